@@ -1,0 +1,291 @@
+"""Load a policy: the embedded model by the name `tiny`, or any causal model by hub id or folder.
+
+The embedded model is a Llama of 0.85 M parameters that knows arithmetic unevenly: it was trained,
+with supervision, on far more examples of some phrasings than of others (`EXPOSURE`). So many of
+its groups are all right or all wrong, which is the situation both papers are about, and what it
+can do in one phrasing is there to be carried over to another.
+
+    python -m support.policy --rebuild tiny      # train it again (about 3 minutes on 2 cores)
+    python -m support.policy --profile tiny      # success by phrasing, box share, ACR
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from data import NUM_PHRASINGS, arithmetic, draw_problem, number_words
+
+TINY = Path(__file__).parent / "tiny"
+INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+
+
+# --------------------------------------------------------------------------- the embedded model
+
+SEED = 0
+UPDATES, BATCH, PEAK_LR = 1000, 192, 3e-3
+# Share of the supervised examples written in each phrasing (the order of data.Problem.phrasings):
+# symbols, number words, givens, command, story, story with the question first.
+EXPOSURE = (0.55, 0.015, 0.37, 0.035, 0.02, 0.01)
+# A space belongs to the word after it, digits stand alone: decoding gives back the exact text.
+SPLIT = r" ?\\boxed\{| ?[A-Za-z]+| ?[^\sA-Za-z0-9]|[0-9]| "
+# The first line only: this model answers with a box and nothing else, it needs no instruction.
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}"
+    "{{ m['content'].split('\n')[0] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ ' =' }}{% endif %}"
+)
+
+
+def build_tokenizer():
+    """A word-level tokenizer over every word the embedded task can say."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    split = pre_tokenizers.Split(Regex(SPLIT), behavior="isolated")
+    rng = random.Random(SEED)
+    texts = ["\\boxed{0123456789} ="] + [number_words(n) for n in range(200)]
+    texts += [" " + number_words(n) for n in range(200)]
+    texts += [text for _ in range(3000) for text in draw_problem(rng).phrasings()]
+    words = sorted({piece for t in texts for piece, _ in split.pre_tokenize_str(t)})
+    specials = ["<pad>", "<s>", "</s>", "<unk>"]
+    vocabulary = {word: i for i, word in enumerate(specials + words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = split
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_max_length=256,
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def build_model(tokenizer):
+    """The untrained Llama, float32."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(SEED)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def supervised_batch(tokenizer, rng: random.Random):
+    """(ids, labels) of BATCH questions and answers; labels are -100 outside the answers."""
+    prompts, answers = [], []
+    for _ in range(BATCH):
+        problem = draw_problem(rng)
+        text = rng.choices(problem.phrasings(), EXPOSURE)[0]
+        prompts.append(encode_prompt(tokenizer, text))
+        answers.append(
+            tokenizer(f"\\boxed{{{problem.answer}}}")["input_ids"] + [tokenizer.eos_token_id]
+        )
+    rows = [torch.tensor(p + a) for p, a in zip(prompts, answers)]
+    ids = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id)
+    labels = pad_sequence(rows, batch_first=True, padding_value=-100)
+    for row, prompt in enumerate(prompts):
+        labels[row, : len(prompt)] = -100
+    return ids, labels
+
+
+def rebuild_tiny(folder: Path = TINY) -> None:
+    """Trains the embedded model with supervision and writes it (bfloat16) into `folder`."""
+    tokenizer = build_tokenizer()
+    model = build_model(tokenizer)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, betas=(0.9, 0.98))
+    rng = random.Random(SEED)
+    bar = tqdm(range(UPDATES), disable=None, desc="tiny")
+    for update in bar:
+        rate = PEAK_LR * min(1.0, (update + 1) / 50) * (1 - update / UPDATES)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        ids, labels = supervised_batch(tokenizer, rng)
+        # padding stands on the right, where a causal model never looks from an answer
+        logits = model(input_ids=ids).logits
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        bar.set_postfix(loss=f"{loss.item():.3f}")
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def profile(policy: Policy, count: int = 256, samples: int = 8, seed: int = 0) -> dict:
+    """Success by phrasing over `count` problems, and the default run's first ACR and box share."""
+    from acr import collapse_report
+    from data import Question
+    from evaluate import evaluate_policy
+    from reward import last_report
+
+    rng = random.Random(SEED + 1)
+    problems = [draw_problem(rng) for _ in range(count)]
+    by_phrasing = []
+    for i in range(NUM_PHRASINGS):
+        asked = [Question("", p.phrasings()[i], str(p.answer)) for p in problems]
+        found = evaluate_policy(policy, asked, 1, max_new_tokens=16, seed=seed)
+        by_phrasing.append(sum(found.right_Q) / count)
+    questions = arithmetic("train", count, seed)
+    found = evaluate_policy(policy, questions, samples, max_new_tokens=16, seed=seed)
+    report = last_report()
+    rewards_PM = torch.tensor([[1.0] * c + [0.0] * (samples - c) for c in found.right_Q])
+    return {
+        "by_phrasing": by_phrasing,
+        "accuracy": float(rewards_PM.mean()),
+        "boxed": 1 - report["no_box"] / report["scored"],
+        **collapse_report(rewards_PM),
+    }
+
+
+# --------------------------------------------------------------------------- loading any policy
+
+
+class PolicyError(ValueError):
+    """A model that cannot be used; the message is one line for the user."""
+
+
+@dataclass
+class Policy:
+    """A causal model with what sampling and prompting need to know of its tokenizer."""
+
+    model: torch.nn.Module
+    tokenizer: object
+    end_ids: list[int]  # every id that ends a completion
+    pad_id: int
+
+    def encode(self, question: str) -> list[int]:
+        """The prompt's ids: chat template where the tokenizer has one, one start token, and the
+        instruction to box the answer."""
+        return encode_prompt(self.tokenizer, question)
+
+    def decode(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+
+def encode_prompt(tokenizer, question: str) -> list[int]:
+    """Ids of a question as a prompt, with exactly one start token if the model has one.
+
+    Chat models: one user turn. Base models: the plain template 'Question: … Answer:'.
+    """
+    content = f"{question}\n{INSTRUCTION}"
+    if tokenizer.chat_template:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+    else:
+        text = f"Question: {content}\nAnswer:"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    start = tokenizer.bos_token_id
+    # templates differ in whether they write the start token; tokenizers in whether they want one
+    if start is not None and ids[:1] != [start] and _adds_start_token(tokenizer):
+        ids = [start, *ids]
+    return ids
+
+
+def _adds_start_token(tokenizer) -> bool:
+    return tokenizer("x")["input_ids"][:1] == [tokenizer.bos_token_id]
+
+
+def check_model_name(name: str) -> None:
+    """Raises PolicyError for a name that cannot be a model, before anything is loaded."""
+    folder = Path(name)
+    if name == "tiny":
+        if not (TINY / "model.safetensors").exists():
+            raise PolicyError(
+                "the embedded model is missing; python -m support.policy --rebuild tiny"
+            )
+    elif folder.exists():
+        if not (folder / "config.json").is_file():
+            raise PolicyError(f"--model {name}: no config.json there, so it is no model folder")
+        if not list(folder.glob("*.safetensors")):
+            raise PolicyError(
+                f"--model {name}: no .safetensors file there (other formats are not read)"
+            )
+    elif name.count("/") != 1 or name.startswith((".", "/", "~")) or name.endswith("/"):
+        raise PolicyError(
+            f"--model {name}: neither 'tiny', nor a folder, nor a hub id (organisation/name)"
+        )
+
+
+def load_policy(name: str, device: str = "cpu") -> Policy:
+    """The policy of that name, float32, in evaluation mode. Weights are read as safetensors only.
+
+    name: `tiny`, a folder, or a hub id. Raises PolicyError with one line for the user.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    check_model_name(name)
+    source = str(TINY) if name == "tiny" else name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+        )
+    except Exception as error:  # the hub, the disk and the formats fail in dozens of ways
+        reason = " ".join(str(error).split())[:300]
+        hint = "" if Path(source).exists() else " (offline? give --model a folder instead)"
+        raise PolicyError(f"--model {name}: cannot be loaded{hint}: {reason}") from None
+    for module in model.modules():  # the ratio would be noise with dropout in one of two forwards
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    end_ids = {tokenizer.eos_token_id}
+    for config in (model.generation_config, model.config):
+        ids = getattr(config, "eos_token_id", None)
+        end_ids |= set(ids) if isinstance(ids, (list, tuple)) else {ids}
+    end_ids = sorted(i for i in end_ids if i is not None)
+    if not end_ids:
+        raise PolicyError(f"--model {name}: the tokenizer has no end token")
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
+    return Policy(model.to(device).eval(), tokenizer, end_ids, pad_id)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m support.policy", description="embedded model")
+    parser.add_argument("--rebuild", choices=["tiny"], help="train the embedded model again")
+    parser.add_argument("--profile", choices=["tiny"], help="show what the embedded model can do")
+    options = parser.parse_args()
+    if not (options.rebuild or options.profile):
+        parser.error("nothing to do: --rebuild tiny or --profile tiny")
+    if options.rebuild:
+        rebuild_tiny()
+    found = profile(load_policy("tiny"))
+    names = "symbols, number words, givens, command, story, question first".split(", ")
+    for name, rate in zip(names, found["by_phrasing"]):
+        print(f"{name:<16}{rate:.2f}")
+    for key in ("accuracy", "boxed", "acr", "acr_all_wrong", "acr_all_right"):
+        print(f"{key:<16}{found[key]:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,294 @@
+"""The files of a run: CSV logs, checkpoints that survive a kill, resuming, the plot.
+
+Everything random in a run is a function of (seed, step), so a checkpoint needs only what training
+changes: weights, optimizer moments, the threshold and a few counters. Nothing is pickled: arrays
+are safetensors, the rest is JSON. A checkpoint is written beside its place and renamed into it, so
+a kill leaves either the old one or the new one; the last two are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import torch
+
+METRICS = (
+    "step reward reward_group acr acr_all_wrong acr_all_right acr_group acr_after tau gate_open "
+    "virtual_k anchor_gap loss grad_norm ratio_mean clip_frac kl entropy mean_length truncated "
+    "unscorable live_rows tokens_per_s step_s"
+).split()
+TIMING = ("tokens_per_s", "step_s")  # the only columns that differ between two equal runs
+OWN_FILES = ("config.json", "metrics.csv", "eval.csv", "samples.jsonl", "curves.png")
+OWN_FOLDERS = ("checkpoint", "model")
+
+
+class RunError(ValueError):
+    """A run folder that cannot be used; the message is one line for the user."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def formatted(value: object) -> str:
+    """How a number stands in a CSV: six digits; what does not apply (None, NaN) is empty."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+class RunFolder:
+    """One run's folder. Raises RunError when it cannot be used as asked.
+
+    overwrite: remove an earlier run's files first (only files that a run writes). resume: go on
+    from the last checkpoint, or start afresh where there is none yet.
+    """
+
+    def __init__(self, path: str | Path, overwrite: bool = False, resume: bool = False):
+        self.path = Path(path)
+        self.resume = resume
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"--out {self.path}: is a file, not a folder")
+        holds_run = any((self.path / name).exists() for name in OWN_FILES + OWN_FOLDERS)
+        if holds_run and not (overwrite or resume):
+            raise RunError(f"--out {self.path}: holds a run already; add --overwrite or --resume")
+        self.overwrite = overwrite
+
+    def prepare(self, config: dict, may_change: tuple[str, ...] = ()) -> None:
+        """Makes the folder, clears or checks what is there, writes config.json."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if self.overwrite:
+                self._clear()
+            if self.resume and (self.path / "config.json").exists():
+                self._check_unchanged(config, may_change)
+            write_atomically(self.path / "config.json", json.dumps(config, indent=1) + "\n")
+        except OSError as error:
+            raise RunError(f"--out {self.path}: cannot be written ({error.strerror})") from None
+
+    def _clear(self) -> None:
+        for name in OWN_FILES:
+            (self.path / name).unlink(missing_ok=True)
+        for name in OWN_FOLDERS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+    def _check_unchanged(self, config: dict, may_change: tuple[str, ...]) -> None:
+        try:
+            before = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["options"]
+        except (ValueError, KeyError, TypeError):
+            raise RunError(f"{self.path}/config.json is damaged; start again with --overwrite") from None
+        changed = [
+            f"--{key.replace('_', '-')} ({before.get(key)} -> {value})"
+            for key, value in config["options"].items()
+            if before.get(key) != value and key not in may_change
+        ]
+        if changed:
+            raise RunError(f"--resume with other options than the run had: {', '.join(changed)}")
+
+    # ------------------------------------------------------------------ logs
+
+    def append_csv(self, name: str, row: dict, columns: list[str] | tuple[str, ...]) -> None:
+        """Appends and flushes one row; writes the header first when the file is new."""
+        path = self.path / name
+        new = not path.exists() or path.stat().st_size == 0
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if new:
+                writer.writerow(columns)
+            writer.writerow([formatted(row.get(column)) for column in columns])
+
+    def append_jsonl(self, name: str, rows: list[dict]) -> None:
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+    def cut_logs(self, step: int) -> None:
+        """Removes every log line after `step`, and a last line that a kill left unfinished."""
+        for name in ("metrics.csv", "eval.csv", "samples.jsonl"):
+            path = self.path / name
+            if not path.exists():
+                continue
+            lines = path.read_text(encoding="utf-8").split("\n")
+            whole = lines[:-1]  # what stands after the last newline was never finished
+            head, body = (whole[:1], whole[1:]) if name.endswith("csv") else ([], whole)
+            kept = head + [line for line in body if self._step_of(name, line) <= step]
+            write_atomically(path, "".join(line + "\n" for line in kept))
+
+    @staticmethod
+    def _step_of(name: str, line: str) -> float:
+        try:
+            return int(line.split(",")[0]) if name.endswith("csv") else json.loads(line)["step"]
+        except (ValueError, KeyError, TypeError):
+            return float("inf")
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def save_checkpoint(self, step: int, model, optimizer, state: dict) -> Path:
+        """checkpoint/step-N: weights, optimizer moments, and `state` (JSON)."""
+        from safetensors.torch import save_file
+
+        place = self.path / "checkpoint" / f"step-{step:07d}"
+        beside = place.with_suffix(".tmp")
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            beside.mkdir(parents=True)
+            names = {id(p): name for name, p in model.named_parameters()}
+            weights = {name: p.detach().contiguous() for name, p in model.named_parameters()}
+            moments = {
+                f"{names[id(p)]}|{key}": torch.as_tensor(value)
+                for p, values in optimizer.state.items()
+                for key, value in values.items()
+            }
+            save_file(weights, beside / "weights.safetensors")
+            save_file(moments, beside / "optimizer.safetensors")
+            write_atomically(beside / "state.json", json.dumps(state | {"step": step}))
+            for file in beside.iterdir():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+            if place.exists():  # the same step again, after a resume at the very end
+                shutil.rmtree(place)
+            os.replace(beside, place)
+        except (OSError, RuntimeError) as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise RunError(f"checkpoint of step {step} could not be written: {error}") from None
+        for old in self.checkpoints()[:-2]:
+            shutil.rmtree(old, ignore_errors=True)
+        return place
+
+    def checkpoints(self) -> list[Path]:
+        return sorted(p for p in (self.path / "checkpoint").glob("step-*") if p.suffix != ".tmp")
+
+    def load_checkpoint(self, model, optimizer) -> dict | None:
+        """Restores the newest readable checkpoint; its state, or None where there is none yet.
+
+        A damaged one is passed over for the one before; raises RunError when none can be read.
+        """
+        from safetensors.torch import load_file
+
+        found = self.checkpoints()
+        for place in reversed(found):
+            try:
+                state = json.loads((place / "state.json").read_text(encoding="utf-8"))
+                weights = load_file(place / "weights.safetensors")
+                moments = load_file(place / "optimizer.safetensors")
+                parameters = dict(model.named_parameters())
+                if set(weights) != set(parameters):
+                    raise ValueError("it holds the weights of another model")
+                with torch.no_grad():
+                    for name, parameter in parameters.items():
+                        parameter.copy_(weights[name])
+                optimizer.state.clear()
+                for key, value in moments.items():
+                    name, _, slot = key.rpartition("|")
+                    where = "cpu" if slot == "step" else parameters[name].device
+                    optimizer.state[parameters[name]][slot] = value.to(where)
+                return state
+            except Exception as error:  # whatever is wrong with it, the one before may be right
+                print(f"{place}: cannot be read ({error}); trying the one before")
+        if found:
+            raise RunError(f"no checkpoint in {self.path}/checkpoint can be read")
+        return None
+
+
+class StopRequest:
+    """Ctrl-C and SIGTERM ask the run to finish its step; a second Ctrl-C ends it at once."""
+
+    def __init__(self):
+        self.asked = False
+
+    def __enter__(self) -> StopRequest:
+        self.before = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self.before[number] = signal.signal(number, self._ask)
+            except ValueError:  # not the main thread, as in some notebooks
+                pass
+        return self
+
+    def _ask(self, number, frame) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *exc) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def plot_curves(folder: str | Path) -> Path:
+    """curves.png from the CSV files of a run: reward, accuracy, ACR before and after, tau."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    folder = Path(folder)
+    metrics = read_csv(folder / "metrics.csv")
+    evals = read_csv(folder / "eval.csv") if (folder / "eval.csv").exists() else []
+
+    def column(rows: list[dict], key: str) -> list[float]:
+        return [float(row[key]) if row[key] else float("nan") for row in rows]
+
+    def smooth(values: list[float], window: int = 10) -> list[float]:
+        parts = [values[max(0, i - window + 1) : i + 1] for i in range(len(values))]
+        return [sum(p) / len(p) for p in parts]
+
+    steps = column(metrics, "step")
+    figure, ((reward, accuracy), (collapse, tau)) = plt.subplots(2, 2, figsize=(10, 6.4))
+    for key, colour, label in (
+        ("reward", "#0072B2", "original phrasing"),
+        ("reward_group", "#E69F00", "all samples of the group"),
+    ):
+        reward.plot(steps, column(metrics, key), color=colour, alpha=0.25, linewidth=0.8)
+        reward.plot(steps, smooth(column(metrics, key)), color=colour, label=label)
+    reward.set_title("Reward of the training samples")
+    if evals:
+        x, y = column(evals, "step"), column(evals, "pass@1")
+        low, high = column(evals, "pass@1_low"), column(evals, "pass@1_high")
+        accuracy.fill_between(x, low, high, color="#009E73", alpha=0.2, label="95 % interval")
+        accuracy.plot(x, y, color="#009E73", marker="o", label="pass@1, held-out questions")
+    accuracy.set_title("Accuracy on held-out questions")
+    for key, colour, style, label in (
+        ("acr", "#D55E00", "-", "acr: the original's own samples"),
+        ("acr_group", "#CC79A7", "--", "acr_group: the groups normalised"),
+        ("acr_after", "#000000", ":", "acr_after: without gradient at last"),
+    ):
+        collapse.plot(steps, smooth(column(metrics, key)), style, color=colour, label=label)
+    collapse.set_title("Advantage Collapse Rate")
+    collapse.set_ylim(-0.03, 1.03)
+    if any(row["tau"] for row in metrics):
+        tau.plot(steps, column(metrics, "tau"), color="#0072B2", label="tau")
+        opened = [
+            (s, t)
+            for s, t, g in zip(steps, column(metrics, "tau"), column(metrics, "gate_open"))
+            if g == 1
+        ]
+        tau.plot(*zip(*opened), "|", color="#D55E00", label="gate open") if opened else None
+        tau.set_title("AVSPO's threshold")
+    else:
+        tau.plot(steps, smooth(column(metrics, "grad_norm")), color="#0072B2", label="grad_norm")
+        tau.set_title("Gradient norm")
+    for axes in (reward, accuracy, collapse, tau):
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    figure.tight_layout()
+    beside = folder / "curves.tmp.png"
+    figure.savefig(beside, dpi=110)
+    plt.close(figure)
+    os.replace(beside, folder / "curves.png")
+    return folder / "curves.png"
