@@ -21,6 +21,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -496,9 +497,14 @@ def train(
 # ------------------------------------------------------------------------------- command line
 
 
+class OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(message)
+
+
 def parse_options(argv: list[str] | None) -> Config:
-    """Options given on the command line over the defaults."""
-    parser = argparse.ArgumentParser(
+    """Options given on the command line over the defaults. Raises OptionError."""
+    parser = OneLineParser(
         prog="train.py",
         description=__doc__.split("\n\n")[0],
         allow_abbrev=False,

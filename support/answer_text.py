@@ -24,6 +24,7 @@ FUNCTIONS = set(
     "sin cos tan cot sec csc asin acos atan sinh cosh tanh exp ln log lg abs sqrt cbrt floor ceil"
     " arcsin arccos arctan".split()
 )
+HAS_FUNCTION = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(sorted(FUNCTIONS))})(?![a-z])")
 
 _UNICODE = str.maketrans({
     "−": "-", "–": "-", "×": "*", "·": "*", "⋅": "*", "÷": "/", "π": "\\pi ", "√": "\\sqrt ",
@@ -43,7 +44,7 @@ _COMMANDS = {
     "rbrack": "]", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "prime": "'", "colon": ":",
     "quad": " ", "qquad": " ", "left": "", "right": "", "displaystyle": "", "textstyle": "",
     "limits": "", "degree": "°", "circ": "∘", "dots": "…", "ldots": "…", "cdots": "…",
-    "lparen": "(", "rparen": ")", "imath": "i", "ell": "l", "to": "→", "iff": "=",
+    "lparen": "(", "rparen": ")", "imath": "i", "ell": "l", "to": "→", "iff": "=", "approx": "≈", "simeq": "≈",
     "varphi": "\\phi", "varepsilon": "\\epsilon", "arcsin": "\\asin", "arccos": "\\acos",
     "arctan": "\\atan", "tg": "\\tan", "ctg": "\\cot", "lg": "\\lg", "nolimits": "",
     "bigl": "", "bigr": "", "Bigl": "", "Bigr": "", "big": "", "Big": "", "bigg": "", "Bigg": "",
@@ -51,7 +52,7 @@ _COMMANDS = {
 }  # fmt: skip
 _FONT = re.compile(
     r"\\(text|mbox|hbox|textbf|textit|textrm|texttt|textsf|textnormal|mathrm|mathbf|mathit|mathsf"
-    r"|mathcal|boldsymbol|bm|operatorname|mathbb|emph|underline|text\s)\*?\s*(?:\{([^{}]*)\}|([A-Za-z]))"
+    r"|mathcal|boldsymbol|bm|operatorname|mathbb|emph|underline)(?![A-Za-z])\*?\s*(?:\{([^{}]*)\}|([A-Za-z]))"
 )
 _BASIS = {"i": "\\bi ", "j": "\\bj ", "k": "\\bk "}
 
@@ -113,18 +114,23 @@ def clean(text: str) -> str:
     s = re.sub(r"(\\text\{[^{}]*\})|,?\s*(?<![A-Za-z\\])(and|or)(?![A-Za-z])\s*",
                lambda m: m.group(1) or {"and": " ∧ ", "or": " ∨ "}[m.group(2)], s)  # fmt: skip
     s = re.sub(r"(?<=\d)\s*(?:percent|per cent)\b", "%", s)
-    s = re.sub(r"(?<=\d)\s*degrees?\b", "°", s)
+    s = re.sub(r"(?<=[\d)}])\s*degrees?\b", "°", s)
+    s = re.sub(r"(?<![A-Za-z\\{])(?:oo|inf|infty|infinity)(?![A-Za-z}])", "∞", s)
+    s = re.sub(r"\^\s*\{?\s*\\text\{(?:st|nd|rd|th)\}\s*\}?", "", s)  # the 3rd
+    s = re.sub(r"(\.\d*?)(\d)\2\2+\s*(?:\.\.\.|…)", r"\1\\overline{\2}", s)  # 0.333...
     s = re.sub(r"\s+", " ", s).strip()
-    return s.rstrip(" .,;") if not s.endswith("…") else s
+    return s.rstrip(" .,;⏎") if not s.endswith("…") else s
+
+
+_SPACE = re.compile(r"(?<![A-Za-z0-9]) | (?![A-Za-z0-9])")  # 1 1/4 is not 11/4
+_LIST_COMMA = re.compile(r"(?<=\d), (?=\d{3}(?!\d))")  # 12, 345 is not 12,345
 
 
 def same_text(gold: str, prediction: str) -> bool:
     """Equal but for spacing and spelling of the LaTeX. A False says nothing."""
     if len(gold) > 2000 or len(prediction) > 2000:
         return False
-    a, b = clean(gold), clean(prediction)
-    if "\\text" not in a:  # words keep their spaces
-        a, b = a.replace(" ", ""), b.replace(" ", "")
+    a, b = (_SPACE.sub("", _LIST_COMMA.sub(";", clean(s))) for s in (gold, prediction))
     return bool(a) and a == b
 
 
@@ -209,7 +215,8 @@ def split_unit(body: str) -> tuple[str, str]:
     tail = _UNIT_TAIL.search(body)
     if tail and tail.start() > 0:
         body, unit = body[: tail.start()].strip(), _unit_name(tail.group(1))
-    if body.endswith(("%", "°", "$")) and len(body) > 1:
+    inside = body.endswith("°") and HAS_FUNCTION.search(body)
+    if body.endswith(("%", "°", "$")) and len(body) > 1 and not inside:  # \tan 15° has no unit
         body, sign = body[:-1].strip(), {"%": "%", "°": "deg", "$": "$"}[body[-1]]
     return body, sign or unit
 

@@ -309,9 +309,11 @@ def _bounded(tok: str) -> Fraction:
 @lru_cache(maxsize=2048)
 def read(text: str):
     """The tree of a cleaned expression. Raises Unreadable for anything not understood whole."""
-    text = re.sub(
-        r"(?<![\d,.])(\d{1,3}(?:,\d{3})+)(?![\d,])", lambda m: m[1].replace(",", ""), text
-    )
+    # 1,234/2 holds one number; (1,234) is a pair, not an expression
+    if not re.fullmatch(r"\(\s*\d{1,3}(?:,\d{3})+\s*\)", text):
+        text = re.sub(
+            r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!,?\d)", lambda m: m[0].replace(",", ""), text
+        )
     return _Reader(text).read()
 
 
@@ -344,6 +346,7 @@ class _Evaluator:
         self.mp = MPContext()
         self.mp.dps = digits
         self.letters, self.scale = letters, 0
+        self.left_reals = False  # did any part of the tree stop being real?
 
     def num(self, x):
         if isinstance(x, Fraction):
@@ -361,6 +364,7 @@ class _Evaluator:
         size = abs(x)
         if self.mp.isnan(size) or self.mp.isinf(size):
             raise ZeroDivisionError("no finite value")
+        self.left_reals |= not is_real(x, size)
         return x
 
     def __call__(self, tree):
@@ -546,28 +550,26 @@ def trees_equal(g, p) -> bool:
     names = sorted(symbols(g) | symbols(p))
     if not names:
         return numbers_equal(g, p, {})
-    imaginary = "i" in str(g).split("'") or "i" in str(p).split("'")
-    real_hits = complex_hits = 0
+    imaginary = ("i",) in (*_leaves(g), *_leaves(p))
+    hits = {True: 0, False: 0}  # by: were both real all the way
     for letters in _points(names):
         try:
-            (a, sa, ev), (b, sb, _) = value_at(g, 40, letters), value_at(p, 40, letters)
-        except (ZeroDivisionError, ValueError, OverflowError):
+            (a, sa, ev), (b, sb, other) = value_at(g, 40, letters), value_at(p, 40, letters)
+        except (ZeroDivisionError, ValueError, OverflowError, TooBig):
             continue
-        except TooBig:
-            continue
-        a_real, b_real = is_real(a, sa), is_real(b, sb)
-        if a_real != b_real and not imaginary:
+        real = imaginary or not (ev.left_reals or other.left_reals)
+        if abs(ev.num(a) - ev.num(b)) <= max(sa, sb) * ev.mp.mpf(10) ** -25:
+            hits[real] += 1
+        elif real:
             return False
-        same = abs(ev.num(a) - ev.num(b)) <= max(sa, sb) * ev.mp.mpf(10) ** -25
-        if a_real and b_real or imaginary:
-            if not same:
-                return False
-            real_hits += 1
         else:
-            complex_hits += 1 if same else -99
-    if real_hits:
-        return real_hits >= 3
-    return complex_hits >= 3
+            hits[real] -= 99
+    return hits[True] >= 3 if hits[True] else hits[False] >= 3
+
+
+def _leaves(tree):
+    inner = [t for t in tree if isinstance(t, tuple)]
+    return [leaf for t in inner for leaf in _leaves(t)] if inner else [tree]
 
 
 def is_real(x, scale) -> bool:

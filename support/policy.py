@@ -243,7 +243,9 @@ def load_policy(name: str, device: str = "cpu") -> Policy:
     name: `tiny`, a folder, or a hub id. Raises PolicyError with one line for the user.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     check_model_name(name)
     source = str(TINY) if name == "tiny" else name
     try:

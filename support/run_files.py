@@ -91,7 +91,8 @@ class RunFolder:
         try:
             before = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["options"]
         except (ValueError, KeyError, TypeError):
-            raise RunError(f"{self.path}/config.json is damaged; start again with --overwrite") from None
+            message = f"{self.path}/config.json is damaged; start again with --overwrite"
+            raise RunError(message) from None
         changed = [
             f"--{key.replace('_', '-')} ({before.get(key)} -> {value})"
             for key, value in config["options"].items()
