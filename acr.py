@@ -8,6 +8,7 @@ accuracy shows it; the rate below does.
 
 What ACR = 1 means depends on the other two rates that are reported beside it: `acr_all_wrong` = 1
 is a task that is too hard, or a verifier that is broken; `acr_all_right` = 1 is one that is solved.
+(A collapsed group is all wrong when its rewards are 0 or less, else all right.)
 
 Choices. The paper calls a group collapsed when its standard deviation is below 1e-6; here the test
 is max - min <= 1e-6. That says the same without rounding: six rewards of 0.15 have a float32
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb, nan
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -95,11 +97,11 @@ def expected_acr_from_counts(n: int, c: int | Sequence[int], G: int) -> float:
     the chance that G of the n samples, drawn without replacement, agree. A sequence of counts, one
     a question, gives the mean over the questions.
     """
-    counts = [c] if isinstance(c, int) else list(c)
+    counts = [c] if isinstance(c, Integral) else list(c)
     if not 1 <= G <= n or not counts or not all(0 <= k <= n for k in counts):
         raise ValueError(f"need 1 <= G <= n and 0 <= c <= n, got G={G}, n={n}, c={c}")
     total = comb(n, G)
-    return sum((comb(k, G) + comb(n - k, G)) / total for k in counts) / len(counts)
+    return sum((comb(int(k), G) + comb(n - int(k), G)) / total for k in counts) / len(counts)
 
 
 class CollapseMonitor:
@@ -113,6 +115,8 @@ class CollapseMonitor:
     """
 
     def __init__(self, window: int = 50, threshold: float = 0.5):
+        if window < 2:  # the reward's rise is that between the two halves of the window
+            raise ValueError(f"window must be at least 2 steps, got {window}")
         self.window, self.threshold = window, threshold
         self.reports: list[dict[str, float]] = []
         self.rewards: list[float] = []

@@ -12,17 +12,18 @@ loss. They are used only if ACR > tau, and only in collapsed groups. Everything 
 What this does: an all-wrong group is pushed down and an all-right group is pushed up, as a whole.
 Every real sample of a rescued group gets the same advantage; no ranking is made inside it.
 With M = 8 its size is .3536, .4685, .5523, .6202, .6776, .7276, .7718, .8115 for K = 1 … 8, and
-r_anchor cancels: it scales all values of an all-wrong group alike (exactly so at eps = 0).
+r_anchor cancels: where wrong is 0, it scales all values of an all-wrong group alike (exactly so at
+eps = 0).
 
 What to know before using it:
 - The gate depends on how many groups make up a step. If a group collapses with probability a, it
   opens with probability P(Bin(P, a)/P > tau). With one group a step (the paper's stated setting)
   ACR is 0 or 1: the gate opens at every collapse and K = M always. With many groups and a < tau it
-  never opens. See `gate_open_probability`; `--acr-window` measures ACR over the last groups
-  instead of one step's.
-- R_t - R_{t-1} compares different questions: its sign is mostly noise and tau walks a few
-  hundredths around its start in 500 steps at eta = .01. The convergence that the paper claims does
-  not follow from eq. 10.
+  hardly ever opens: a = .4 and tau = .5 give .40 of steps for P = 1, .14 for 16, .01 for 128. See
+  `gate_open_probability`; `--acr-window` measures ACR over the last groups instead of one step's.
+- R_t - R_{t-1} compares different questions: its sign is mostly noise. In 500 steps at eta = .01
+  tau walks a few hundredths around its start with 32 groups a step, a tenth or two with one. The
+  convergence that the paper claims does not follow from eq. 10.
 
 Where the paper is silent: std is 1/M, eps = 1e-4 as in `grpo`; the update of tau comes after the
 policy's and the first step changes nothing. Samples without a verdict are NaN: M counts scored
@@ -101,7 +102,8 @@ def avspo_advantages(
 
     acr: what the gate and K read; None for the ACR of these groups. virtual_k: a fixed K instead
     of eq. 8. groups: rescue `both`, or only `all_wrong` or `all_right` ones (the paper's
-    ablations). To know K and the gate, see `gate` below.
+    ablations; all right is every collapsed group with a reward above 0). Raises ValueError for
+    unknown rules and groups, and K < 1.
     """
     if groups not in GROUPS:
         raise ValueError(f"unknown groups {groups!r}: one of {', '.join(GROUPS)}")
@@ -115,7 +117,7 @@ def avspo_advantages(
             real = rewards_PM[p][scored_M]
             if groups == ("all_wrong" if real.max() > 0 else "all_right"):
                 continue
-            K = virtual_k or num_virtual(len(real), acr, alpha)
+            K = num_virtual(len(real), acr, alpha) if virtual_k is None else virtual_k
             pool = torch.cat([real, virtual_rewards(real, K, rule, r_anchor, r_max, generator)])
             rescued = (real - pool.mean()) / (pool.std(correction=0) + eps)
             advantages_PM[p, scored_M] = rescued

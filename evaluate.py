@@ -87,7 +87,7 @@ def evaluate_policy(
         policy.model,
         prompts,
         samples,
-        uniforms(seed, "evaluation", 0, len(questions), 1, samples, max_new_tokens),
+        uniforms(stable_seed(seed, "evaluation"), len(questions), 1, samples, max_new_tokens),
         max_new_tokens=max_new_tokens,
         temperature=temperature,
         end_ids=policy.end_ids,

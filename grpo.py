@@ -11,7 +11,8 @@
 and the loss is minus that. Four answers in advance:
 
 - With one update per rollout the ratio is exactly 1 and the advantages of a group sum to 0, so
-  the *value* of the loss is near 0. Its gradient is not: look at grad_norm.
+  under `sequence` the *value* of the loss is near 0 (not so where tokens are averaged instead of
+  samples, or where AVSPO moves whole groups). Its gradient is not: look at grad_norm.
 - A is a constant and rho carries the gradient: at rho = 1 it is A * grad log pi, plain REINFORCE.
 - `min` keeps the gradient of a bad sample (A < 0) whose probability grew: it is the large ratio
   that is punished. Only a good sample that grew, or a bad one that shrank, is cut off.
@@ -22,6 +23,7 @@ Choices. Standard deviation with 1/M (the paper does not say; torch's default is
 eps = 1e-4 (TRL's value). The paper's objective is the aggregation `sequence`. `token` divides by
 the tokens of the step (TRL's `dapo`, verl's `token-mean`; the DAPO paper writes it per group).
 `constant` divides by rows * L_max (Dr. GRPO, arXiv 2503.20783): long answers are not discounted.
+(Dr. GRPO also drops the division by std; that is not done here.)
 A sample without a verdict is NaN: it is outside mean and std, its advantage is 0, and it stays in
 the denominators.
 
@@ -48,6 +50,8 @@ def group_advantages(rewards_PM: Tensor, eps: float = EPS_STD) -> Tensor:
     """
     if rewards_PM.dim() != 2 or rewards_PM.shape[1] < 2:
         raise ValueError(f"expected (P, M) rewards with M >= 2, got {tuple(rewards_PM.shape)}")
+    if not rewards_PM.is_floating_point():
+        rewards_PM = rewards_PM.float()
     mean_P1 = rewards_PM.nanmean(dim=1, keepdim=True)
     std_P1 = (rewards_PM - mean_P1).square().nanmean(dim=1, keepdim=True).sqrt()
     advantages_PM = (rewards_PM - mean_P1) / (std_P1 + eps)
@@ -58,7 +62,14 @@ def group_advantages(rewards_PM: Tensor, eps: float = EPS_STD) -> Tensor:
 def row_weights(lengths_B: Tensor, aggregation: str, max_tokens: int) -> Tensor:
     """What one token of each row weighs in the loss. Lengths of *all* rows of the rollout -> (B,).
 
-    `max_tokens` is L_max, the limit on a completion's length; only `constant` uses it.
+    A function of its own because the loss is computed in pieces. Weights are fixed here, once, for
+    the whole rollout; `clipped_loss` is then called on any rows with their weights:
+
+        weights_B = row_weights(lengths_B, "sequence", max_tokens)
+        for rows in micro_batches: clipped_loss(..., weights_B[rows]).backward()
+
+    `max_tokens` is L_max, the limit on a completion's length; only `constant` uses it. Raises
+    ValueError for an unknown aggregation.
     """
     rows = len(lengths_B)
     if aggregation == "sequence":
@@ -74,10 +85,12 @@ def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """The k3 estimate of KL(pi || pi_ref) per token, >= 0, for tokens drawn from pi.
 
     k3 = pi_ref/pi - log(pi_ref/pi) - 1. Its mean over tokens of pi is the KL. The log ratio is
-    clamped at +-20 before exp.
+    clamped at +-20 before exp. Its gradient, with the tokens held fixed, is that of the reverse
+    KL(pi_ref || pi): another slope, the same minimum.
     """
     log_ratio = (ref_logprobs - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    return log_ratio.exp() - log_ratio - 1
+    # expm1(x) - x: exp(x) - 1 - x is rounding, negative at times, for the small x of early training
+    return log_ratio.expm1() - log_ratio
 
 
 def clipped_loss(
@@ -98,15 +111,18 @@ def clipped_loss(
     weights_B: from `row_weights` over the whole rollout. clip_low, clip_high: the ratio is clipped
     to [1 - clip_low, 1 + clip_high]. beta > 0 needs ref_logprobs_BT.
     """
-    advantages_B1 = advantages_B[:, None]
-    ratio_BT = (logprobs_BT - old_logprobs_BT).exp()
+    advantages_B1, mask_BT = advantages_B[:, None], mask_BT.bool()
+    # Padding is put to 0 first, with where and not *, as inf * 0 is NaN: whatever stands there must
+    # reach neither the value nor, through exp, the gradient.
+    logprobs_BT = torch.where(mask_BT, logprobs_BT, 0.0)
+    log_ratio_BT = logprobs_BT - torch.where(mask_BT, old_logprobs_BT, 0.0)
+    ratio_BT = log_ratio_BT.clamp(max=MAX_LOG_RATIO).exp()
     clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
     objective_BT = torch.min(ratio_BT * advantages_B1, clipped_BT * advantages_B1)
     if beta > 0:
+        ref_logprobs_BT = torch.where(mask_BT, ref_logprobs_BT, 0.0)
         objective_BT = objective_BT - beta * kl_k3(logprobs_BT, ref_logprobs_BT)
-    # where, not *: a padding position that overflowed (inf * 0 = NaN) must not reach the sum
-    objective_BT = torch.where(mask_BT.bool(), objective_BT, 0.0)
-    return -(objective_BT.sum(dim=1) * weights_B).sum()
+    return -((objective_BT * mask_BT).sum(dim=1) * weights_B).sum()
 
 
 @torch.no_grad()

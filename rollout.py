@@ -30,8 +30,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from data import stable_seed
-
 
 @dataclass
 class Rollout:
@@ -58,13 +56,13 @@ class Rollout:
         return zip(self.completions_BT, self.mask_BT)
 
 
-def uniforms(seed: int, stream: str, step: int, P: int, F: int, G: int, T: int) -> Tensor:
-    """The random numbers of a step, float64 in [0, 1), (P*F*G, T).
+def uniforms(seed: int, P: int, F: int, G: int, T: int) -> Tensor:
+    """The random numbers of a step, float64 in [0, 1), (P*F*G, T). seed: that of the step.
 
     Drawn phrasing by phrasing, so that the original's samples get the same numbers however many
     phrasings there are, and so the same in every algorithm.
     """
-    generator = torch.Generator().manual_seed(stable_seed(seed, stream, step))
+    generator = torch.Generator().manual_seed(seed)
     u_FPGT = torch.rand(F, P, G, T, generator=generator, dtype=torch.float64)
     return u_FPGT.transpose(0, 1).reshape(P * F * G, T)
 

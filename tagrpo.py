@@ -15,7 +15,7 @@ What the anchor costs. No importance weight pi(o|q_0)/pi(o|q_n) is applied, so t
 biased by design: for o drawn from pi(·|q_n) the mean of grad log pi(o|q_0) is not 0, and k3 under
 q_0 is no unbiased KL. The paper's premise is that phrasings lead to similar trajectories; the
 logged `anchor_gap` measures it, in nats a token: mean_t [log pi_old(o_t|q_n) - log pi_old(o_t|q_0)]
-over completions of rephrasings.
+over the completions of rephrasings that are trained on (those of a collapsed group are not scored).
 
 Choices. Aggregation `sequence` as in `grpo` (the paper's is not public). A missing phrasing is
 replaced by the original, sampled again: the group stays rectangular, the budget equal, the anchor
@@ -23,8 +23,9 @@ exact. The authors' public code pools the advantages but does not anchor: that i
 `--no-pool` normalises each phrasing by itself. Without rephrasings this is GRPO, bit for bit.
 
 What pooling can promise: the probability of no gradient is never above that of the original alone
-(`zero_gradient_probability`). Below that of a plain group of F*G samples it is only when phrasings
-are exchangeable: with p_0 = .5 and three others at .99 the plain group is the better one.
+(`zero_gradient_probability`). That it is below that of a plain group of F*G samples holds on
+average only, and where phrasings are exchangeable (any could as well have been the original): with
+p_0 = .5 and three others at .99 the plain group is the better one.
 
 Shapes: _P questions · _F phrasings of a question, the original first · _G samples of a phrasing.
 """
@@ -40,7 +41,10 @@ from grpo import EPS_STD, group_advantages
 
 
 def pool_phrasings(rewards_PFG: Tensor, pool: bool = True) -> Tensor:
-    """The groups that are normalised: (P, F*G) jointly, or (P*F, G), each phrasing by itself."""
+    """The groups that are normalised: (P, F*G) jointly, or (P*F, G), each phrasing by itself.
+
+    `train.py` calls this and then GRPO's or AVSPO's advantages, which is how the two compose.
+    """
     P, F, G = rewards_PFG.shape
     # TA-GRPO, change 1 of 2: the group is every sample of every phrasing
     return rewards_PFG.reshape(P, F * G) if pool else rewards_PFG.reshape(P * F, G)
@@ -74,6 +78,7 @@ def zero_gradient_probability(p_F: Sequence[float], G: int) -> float:
     """Probability that all F*G rewards of a question agree, p_f being the phrasings' success rates:
     prod_f p_f^G + prod_f (1 - p_f)^G. Never above p_0^G + (1 - p_0)^G.
     """
+    p_F = list(p_F)
     if G < 1 or not p_F or not all(0 <= p <= 1 for p in p_F):
         raise ValueError("p_F must be probabilities in [0, 1] and G at least 1")
     return prod(p**G for p in p_F) + prod((1 - p) ** G for p in p_F)

@@ -180,7 +180,7 @@ def sample_step(policy: Policy, questions: list[data.Question], step: int, cfg: 
         policy.model,
         [prompt for row in prompts_PF for prompt in row],
         G,
-        uniforms(cfg.seed, "training", step, P, F, G, cfg.max_new_tokens),
+        uniforms(data.stable_seed(cfg.seed, "training", step), P, F, G, cfg.max_new_tokens),
         max_new_tokens=cfg.max_new_tokens,
         temperature=cfg.temperature,
         end_ids=policy.end_ids,

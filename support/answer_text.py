@@ -44,7 +44,8 @@ _COMMANDS = {
     "rbrack": "]", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "prime": "'", "colon": ":",
     "quad": " ", "qquad": " ", "left": "", "right": "", "displaystyle": "", "textstyle": "",
     "limits": "", "degree": "°", "circ": "∘", "dots": "…", "ldots": "…", "cdots": "…",
-    "lparen": "(", "rparen": ")", "imath": "i", "ell": "l", "to": "→", "iff": "=", "approx": "≈", "simeq": "≈",
+    "lparen": "(", "rparen": ")", "imath": "i", "ell": "l", "to": "→", "iff": "=",
+    "approx": "≈", "simeq": "≈",
     "varphi": "\\phi", "varepsilon": "\\epsilon", "arcsin": "\\asin", "arccos": "\\acos",
     "arctan": "\\atan", "tg": "\\tan", "ctg": "\\cot", "lg": "\\lg", "nolimits": "",
     "bigl": "", "bigr": "", "Bigl": "", "Bigr": "", "big": "", "Big": "", "bigg": "", "Bigg": "",
@@ -69,7 +70,7 @@ def _font(match: re.Match) -> str:
     if is_maths or not re.search("[A-Za-z]", word):
         return f" {inner} "
     if kind in ("mathrm", "operatorname", "mathsf") and not inner.startswith(("~", " ", "\\")):
-        if len(word) == 1 or word in FUNCTIONS:
+        if (len(word) == 1 and word not in "mgshLNJVW") or word in FUNCTIONS:
             return f"\\{word} " if len(word) > 1 else word
     if word.strip(" ,;") in ("and", "or"):
         return " ∧ " if "and" in word else " ∨ "
@@ -93,7 +94,7 @@ def clean(text: str) -> str:
         s = next(g for g in outer.groups() if g is not None).strip()
     s = s.replace("\\\\", "⏎").replace("\\$", "$").replace("\\%", "%").replace("\\_", "_")
     s = re.sub(r",\s*\\!\s*|\{,\}", ",", s).replace("\\!", "").replace("\\#", "#")
-    s = re.sub(r"\\([hv])space\*?\{[^{}]*\}|\\phantom\{[^{}]*\}", " ", s)
+    s = re.sub(r"\\([hv])space\*?\{[^{}]*\}|\\phantom\s*(?:\{[^{}]*\}|[^\\{])", " ", s)
     s = re.sub(r"(\d)(?:\\,|\\ |~)(?=\d{3}(?!\d))", r"\1,", s)  # 10\,000
     s = re.sub(r"\\(?:hat|vec)\s*\{?\s*\\?([ij])math\s*\}?|\\(?:hat|vec)\s*\{?\s*([ijk])\s*\}",
                lambda m: _BASIS[m.group(1) or m.group(2)], s)  # fmt: skip
@@ -110,11 +111,12 @@ def clean(text: str) -> str:
     s = re.sub(r"\^\s*(?:\{\s*∘\s*\}|∘)", "°", s).replace("∘", "°")
     s = re.sub(r"\^\s*\{\s*('+)\s*\}|\^\s*('+)", r"\1\2", s)
     s = re.sub(r"<=|=<", "≤", s).replace(">=", "≥").replace("!=", "≠").replace("**", "^")
+    s = re.sub(r"(?<![A-Za-z])(?:np|math|sympy)\.(?=[a-z])", "", s)  # np.sqrt
     s = s.replace("==", "=").replace(":=", "=").replace("\\text {", "\\text{")
     s = re.sub(r"(\\text\{[^{}]*\})|,?\s*(?<![A-Za-z\\])(and|or)(?![A-Za-z])\s*",
                lambda m: m.group(1) or {"and": " ∧ ", "or": " ∨ "}[m.group(2)], s)  # fmt: skip
     s = re.sub(r"(?<=\d)\s*(?:percent|per cent)\b", "%", s)
-    s = re.sub(r"(?<=[\d)}])\s*degrees?\b", "°", s)
+    s = re.sub(r"(?<=[\d)}])\s*deg(?:rees?)?\b", "°", s)
     s = re.sub(r"(?<![A-Za-z\\{])(?:oo|inf|infty|infinity)(?![A-Za-z}])", "∞", s)
     s = re.sub(r"\^\s*\{?\s*\\text\{(?:st|nd|rd|th)\}\s*\}?", "", s)  # the 3rd
     s = re.sub(r"(\.\d*?)(\d)\2\2+\s*(?:\.\.\.|…)", r"\1\\overline{\2}", s)  # 0.333...
@@ -148,7 +150,8 @@ class Literal(NamedTuple):
 _NUM = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
 _LITERAL = re.compile(
     rf"""(?P<sign>[-+]?)\s*(?:
-      (?P<num>{_NUM})(?:[eE](?P<e>[-+]?\d+)|\s*[*x]\s*10\s*\^\s*(?:\{{\s*(?P<p>[-+]?\s*\d+)\s*\}}|(?P<q>[-+]?\d+)))?
+      (?P<num>{_NUM}|\d{{1,3}}(?:[ ]\d{{3}})+)
+      (?:[eE](?P<e>[-+]?\d+)|\s*[*x]\s*10\s*\^\s*(?:\{{\s*(?P<p>[-+]?\s*\d+)\s*\}}|(?P<q>[-+]?\d+)))?
     | (?P<power>10)\s*\^\s*(?:\{{\s*(?P<pp>[-+]?\s*\d+)\s*\}}|(?P<pq>[-+]?\d+))
     | (?P<whole>\d+)?\s*\\frac\s*(?:\{{\s*(?P<a>[-+]?\s*{_NUM})\s*\}}|(?P<a1>\d))\s*
         (?:\{{\s*(?P<b>-?\s*{_NUM})\s*\}}|(?P<b1>\d))
@@ -174,7 +177,7 @@ _ONE_UNIT = (
     r"(?:\\text\{[^{}]*\}|(?<![A-Za-z\\])(?:square |sq\.? |cubic |cu\.? )?"
     rf"(?:{_PLAIN_UNITS})s?(?![A-Za-z]))(?:\s*\^\s*(?:\{{-?\d+\}}|\d))?"
 )
-_UNIT_TAIL = re.compile(rf"\s*({_ONE_UNIT}(?:\s*[/*]?\s*{_ONE_UNIT})*)\s*$", re.IGNORECASE)
+_UNIT_TAIL = re.compile(rf"\s*({_ONE_UNIT}(?:\s*(?:[/*]\s*)?{_ONE_UNIT})*)\s*$", re.IGNORECASE)
 _LABEL = re.compile(
     r"\s*(?:\\?[A-Za-z]+\s*(?:_(?:\w|\{\w+\}))?'*|\\text\{[^{}]*\})\s*=(?!=)\s*(?=.*\S)"
 )
@@ -213,7 +216,8 @@ def split_unit(body: str) -> tuple[str, str]:
     if body.startswith("$") or re.match(r"-\s*\$", body):
         body, unit = body.replace("$", "", 1).strip(), "$"
     tail = _UNIT_TAIL.search(body)
-    if tail and tail.start() > 0:
+    hedge = tail and re.search(r"\b(?:or|and|not)\b|\\text\{[^}]*\d", tail[1])
+    if tail and tail.start() > 0 and not hedge:
         body, unit = body[: tail.start()].strip(), _unit_name(tail.group(1))
     inside = body.endswith("°") and HAS_FUNCTION.search(body)
     if body.endswith(("%", "°", "$")) and len(body) > 1 and not inside:  # \tan 15° has no unit
@@ -298,10 +302,13 @@ def numbers_close(a: Fraction, b: Fraction, a_decimal: bool, b_decimal: bool) ->
     return rest > 1 and abs(a - b) * 10**6 <= abs(endless)
 
 
+@lru_cache(maxsize=8192)
 def looks_unevaluated(answer: str) -> bool:
     """Is it arithmetic that was not carried out (`17+5`, `7 \\cdot 8`, `\\sqrt{4}`)?"""
     s = clean(answer[:400])
     if read_literal(answer, label=True) is not None or not re.search(r"\d", s):
         return False
     rest = re.sub(r"\\(?:frac|sqrt|binom|pi)\b", "+", s)
-    return not re.search(r"[A-Za-z,;∧∨=]", rest) and bool(re.search(r"[-+*/^!(]", rest[1:] or rest))
+    return not re.search(r"[A-Za-z,;∧∨=]", rest) and bool(
+        rest != s or re.search(r"[-+*/^!(]", s.lstrip("+- "))
+    )

@@ -57,8 +57,6 @@ __all__ = ["TooBig", "equivalent", "math_verify_says", "warm_up"]
 # --- 3. words, bases, clocks -----------------------------------------------------------------
 
 _TEXT = re.compile(r"\\text\{([^{}]*)\}")
-
-
 _WORD_COMMA = re.compile(r"[,;∧∨]|\band\b|\bor\b")
 
 
@@ -68,12 +66,18 @@ def _words(s: str, marked: bool = False) -> tuple[str, bool] | None:
     marked: read it as words wherever that is possible.
     """
     plain, forced, marked = _TEXT.sub(r" \1 ", s), marked, marked or "\\text" in s
-    if not re.fullmatch(r"[\w\s()'’.,:;!?&/∧∨-]+" if marked else r"[A-Za-z\s()'’.-]+", plain.strip()):
+    if not re.fullmatch(
+        r"[\w\s()'’.,:;!?&/∧∨-]+" if marked else r"[A-Za-z\s()'’.-]+", plain.strip()
+    ):
         return None
     outside = _TEXT.sub(" ", s)
     if not forced and marked and (re.search(r"\d", outside) or _has_function(outside)):
         return None
-    if not re.search("[A-Za-z]", plain) or plain.strip()[0] in "-+" or (marked and re.match(r"\s*[-\d.]+\s*\\text", s)):
+    if (
+        not re.search("[A-Za-z]", plain)
+        or plain.strip()[0] in "-+"
+        or (marked and re.match(r"\s*[-\d.]+\s*\\text", s))
+    ):
         return None
     parts = [re.sub(r"[\W_]", "", w.casefold()) for w in _WORD_COMMA.split(plain)]
     return ",".join(sorted(filter(None, parts))), marked
@@ -128,7 +132,10 @@ _COLON = re.compile(r"(\d+(?:\s*:\s*\d+)+)\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECA
 
 def _same_colon(g: str, p: str) -> bool | None:
     """Clock times (9:24 = 09:24, and never 3:8) and ratios (1:2 = 2:4 = 1/2)."""
-    a, b = (_COLON.fullmatch(_TEXT.sub(r" \1", s).strip()) for s in (g, p))
+    a, b = (
+        _COLON.fullmatch(re.sub(r"(?<=\d)\s+to\s+(?=\d)", ":", _TEXT.sub(r" \1 ", s)).strip())
+        for s in (g, p)
+    )
     if not a:
         return False if b and read_literal(g) is None else None
     x = [int(n) for n in a[1].split(":")]
@@ -187,24 +194,26 @@ def _inside(s: str, opening: str = "([", closing: str = ")]") -> str | None:
     """What stands between one pair of brackets around all of s."""
     if len(s) < 2 or s[0] not in opening or s[-1] not in closing:
         return None
+    if opening == "|":
+        return s[1:-1].strip() if s.count("|") == 2 else None
+    return s[1:-1].strip() if _is_one_group(s) else None
+
+
+def _is_one_group(s: str) -> bool:
+    """Does the bracket that opens s close only at its end?"""
     depth = 0
     for m in _PIECE.finditer(s):
-        if m.group() in ("(", "[", "{", "\\{"):
-            depth += 1
-        elif m.group() in (")", "]", "}", "\\}"):
-            depth -= 1
-        if depth == 0:
-            return s[1:-1].strip() if m.end() == len(s) else None
-    return None
+        depth += (m[0] in ("(", "[", "{", "\\{")) - (m[0] in (")", "]", "}", "\\}"))
+        if depth <= 0:
+            return m.end() == len(s)
+    return False
 
 
 def _braced(s: str) -> str | None:
-    """What stands between \\{ and \\} around all of s."""
-    if s.startswith("\\{") and s.endswith("\\}") and len(split_top(s, "\x00")) == 1:
-        inner = s[2:-2]
-        if inner.count("\\{") == inner.count("\\}"):
-            return inner.strip()
-    return _inside(s, "{", "}") if s.startswith("{") and "," in s else None
+    """What stands between \\{ and \\} (or bare braces with a comma) around all of s."""
+    if s.startswith("\\{") and s.endswith("\\}"):
+        return s[2:-2].strip() if _is_one_group(s) else None
+    return _inside(s, "{", "}") if "," in s else None
 
 
 def _bracketed(s: str) -> list[str] | None:
@@ -315,6 +324,9 @@ def _same_equation(g: str, p: str) -> bool | None:
         )
         chain = known or trees_equal(*(_read_or(s, ("sym", s)) for s in (right[0], right[-1])))
         return bool(chain) and same(g, right[-1])
+    if len(left) > 1 and all(read_literal(x) for x in left):  # 0.56 = 56%
+        named = _label(right[0]) or all(read_literal(x) for x in right)
+        return bool(named) and any(same(x, right[-1]) for x in left)
     a = _label(left[0])
     if len(right) == 1:
         return a is not None and same(left[-1], p)
@@ -325,7 +337,7 @@ def _same_equation(g: str, p: str) -> bool | None:
     if a and b and (call_a or call_b) and (call_a or call_b)[0]:
         # f(x) = ..., g(x) = ..., y = ...: the name of a function is free, and so is its letter
         plain = None if call_a and call_b else (b if call_a else a)
-        if plain in (None, "y", "f", "g", "h", "z", "w", "u", "s"):
+        if plain in (None, "y", "f", "g", "h", "z", "w", "u", "s") or f"{plain}(" in a + b:
             body = right[-1]
             if call_a and call_b and call_a[2] != call_b[2]:
                 tree = _read_or(body, None)
@@ -400,8 +412,11 @@ class _Piece(NamedTuple):
 
 _INF = float("inf")
 _EVERYTHING = _Piece((-_INF, None), False, (_INF, None), False)
-_SET_SIGNS = re.compile(r"[∪∩<>≤≥≠∈∖ℝ∅]|∞|^[\[(].*,.*[\])]$")
+_SET_SIGNS = re.compile(r"[∪∩<>≤≥≠∈∖ℝ∅]|∞|^[\[(].*,.*[\])]$|^[a-z] ?(\(.*\]|\[.*\))$")
 _FLIP = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+
+
+_NAMED_INTERVAL = re.compile(r"([a-z])\s*(\(.*\]|\[.*\))")  # t(0, 4]
 
 
 def _bound(s: str) -> tuple:
@@ -481,6 +496,9 @@ def real_set(s: str, names: set[str]) -> list[_Piece]:
     if m := re.fullmatch(r"([A-Za-z]|\\[a-z]+ ?|[a-z]\([a-z]\))\s*∈\s*(.*)", s):
         names.add(m[1].strip())
         return real_set(m[2], names)
+    if m := _NAMED_INTERVAL.fullmatch(s):
+        names.add(m[1])
+        return real_set(m[2], names)
     for sign in "∨∪":
         if len(parts := split_top(s, sign)) > 1:
             return _join([x for part in parts for x in real_set(part, names)])
@@ -504,6 +522,8 @@ def real_set(s: str, names: set[str]) -> list[_Piece]:
     ends = _inside(s)
     if ends is not None and len(parts := _items(ends, merge=bool(re.search(r",\s", ends)))) == 2:
         low, high = _bound(parts[0]), _bound(parts[1])
+        if _order(low, high) > 0:
+            raise Unreadable("a pair, not an interval")
         return _join([_Piece(low, s[0] == "[", high, s[-1] == "]")])
     if len(parts := split_top(s, ",;")) > 1:  # x > 2, x < 5 are both; x < 2, x > 5 are either
         sets = [real_set(part, names) for part in parts]
@@ -523,6 +543,9 @@ def _relation_set(s: str, names: set[str]) -> list[_Piece]:
     sides, ops = split_top(s, "<>≤≥≠"), re.findall("[<>≤≥≠]", s)
     if len(sides) != len(ops) + 1 or not 1 <= len(ops) <= 2 or not all(sides):
         raise Unreadable("no inequality")
+    if len(ops) == 1 and ops[0] in "<≤" and (inner := _inside(sides[0], "|", "|")):
+        bound = f"({sides[1]})"  # |x| < 5
+        sides, ops = [f"-{bound}", inner, bound], ops * 2
     out = [_EVERYTHING]
     for left, op, right in zip(sides, ops, sides[1:]):
         out = _meet(out, _one_relation(left, op, right, names))
@@ -570,9 +593,9 @@ def _unknown(s: str) -> str | None:
 
 def _same_set(g: str, p: str) -> bool | None:
     """Sets of reals; None when the gold describes none."""
-    if not (_SET_SIGNS.search(g) and _SET_SIGNS.search(p)):
+    if not all(_SET_SIGNS.search(s) or _braced(s) for s in (g, p)):
         return None
-    if not re.search(r"[∪∩<>≤≥≠∈∖ℝ∅∞]", g + p):
+    if not re.search(r"[∪∩<>≤≥≠∈∖ℝ∅∞]", g + p) and not _NAMED_INTERVAL.fullmatch(g):
         return None  # two plain brackets: pairs, compared as such
     names_g, names_p = set(), set()
     try:
@@ -694,7 +717,7 @@ def _sequence(s: str) -> list[str] | None:
     """The members of a tuple, row or column vector, in order."""
     rows = _matrix(s)
     if rows is None:
-        return _bracketed(s)
+        return _bracketed(re.sub(r"\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", s))
     if len(rows) == 1:
         return rows[0]
     return [row[0] for row in rows] if len(rows[0]) == 1 else None
@@ -721,14 +744,21 @@ def _same_sequence(g: str, p: str) -> bool | None:
 
 
 _CASES = re.compile(r"(?:\\\{)? ?\\begin ?\{(?:cases|aligned)\}([^&]*)\\end ?\{(?:cases|aligned)\}")
+_TUPLE_LABEL = re.compile(r"\(([^()]*)\)\s*=\s*(\(.*\))")
 _WHOLE = re.compile(r"[,(]?\s*(?:\\text\{(?:where|for|with)\})?\s*[a-z]\s*∈\s*[ℤℕ]\s*\)?$")
 
 
 def _bare(s: str) -> str:
     """Without what says nothing about the value: 'k ∈ ℤ', an approximation added, cases."""
     s = s.strip()
+    if (words := _words(s)) and words[0] in ("allrealnumbers", "realnumbers", "allreals"):
+        return "ℝ"
     if m := _CASES.fullmatch(s):
         s = ", ".join(row.strip(" ,") for row in m[1].split("⏎") if row.strip())
+    if (m := _TUPLE_LABEL.fullmatch(s)) and (values := _bracketed(m[2])):  # (x, y) = (1, 2)
+        names = m[1].split(",")
+        if len(names) == len(values):
+            s = ", ".join(f"{n}={v}" for n, v in zip(names, values))
     if len(ends := split_top(s, "≈")) == 2:  # x ≈ 3.14, \sqrt{2} ≈ 1.41
         s = ends[1] if not ends[0] or _label(ends[0]) else ends[0]
     return _WHOLE.sub("", s).strip() if "∈" in s[2:] else s
@@ -814,15 +844,24 @@ def warm_up() -> None:
     math_verify_says("\\frac{1}{2}", "x+1")
 
 
+_TOWER = re.compile(
+    r"\d[)}]*\s*\^\s*[({]*\s*[\d.]+[)}]*\s*\^|\^\s*[({]*\s*\d{6}|!\s*[)}\]]*\s*!|\d{6}\s*!"
+)
+
+
 def math_verify_says(gold: str, prediction: str) -> bool:
     """math-verify's own verdict, without its clock. Only in a child process."""
     from math_verify import LatexExtractionConfig, parse, verify
 
+    if _TOWER.search(clean(gold)) or _TOWER.search(clean(prediction)):
+        raise TooBig("sympy would compute it")
     latex_only = [LatexExtractionConfig()]
-    wrap = lambda s: parse(f"$\\boxed{{{s}}}$", latex_only, parsing_timeout=None)  # noqa: E731
-    return bool(
-        verify(wrap(gold), wrap(prediction), timeout_seconds=None, allow_set_relation_comp=True)
+    # no_fallback: what cannot be read must not come back as a string that equals itself
+    a, b = (
+        parse(f"$\\boxed{{{s}}}$", latex_only, "no_fallback", parsing_timeout=None)
+        for s in (gold, prediction)
     )
+    return bool(verify(a, b, timeout_seconds=None, allow_set_relation_comp=True))
 
 
 def equivalent(gold: str, prediction: str, string_path: bool = True) -> bool:

@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 5.0  # wall clock of one verdict; the median is about a millisecond
 MEMORY_MB = 2048  # address space of one worker, not memory in use
 START_LIMIT_S = 120.0  # imports on a cold, busy disk; not part of any verdict's clock
+MAX_UNREADABLE = 0.05  # share of golds in use
 CACHE_VERSION = 1  # raise when the verifier reads golds differently
 
 
@@ -81,7 +82,10 @@ class Worker:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # a job was still in the pipe
 
 
 class VerifierPool:
@@ -107,6 +111,8 @@ class VerifierPool:
         no worker can be started.
         """
         pairs = list(pairs)
+        if not pairs:
+            return [], []
         unique = list(dict.fromkeys(pairs))
         tasks = [{"gold": g, "prediction": p, "string_path": string_path} for g, p in unique]
         with self.lock:
@@ -134,14 +140,15 @@ class VerifierPool:
             while len(self.workers) < min(self.size, len(waiting) + busy):
                 self.workers.append(Worker(self.inbox, self.limit_s, self.memory_mb))
             for worker in self.workers:
-                if waiting and worker.ready and worker.job is None:
+                idle = worker.ready and worker.job is None and worker.process.poll() is None
+                if waiting and idle:
                     job = waiting.popleft()
                     worker.send(job, tasks[job], self.limit_s)
                     busy += 1
             # Answers first, deadlines second: a verdict that has arrived is never thrown away.
             clocks = [w.deadline for w in self.workers if w.job is not None or not w.ready]
             try:
-                wait = max(0.0, min(clocks) - time.monotonic())
+                wait = max(0.0, min(clocks, default=time.monotonic() + 1) - time.monotonic())
                 worker, message = self.inbox.get(timeout=wait)
             except queue.Empty:
                 late = [w for w in self.workers if w.job is not None or not w.ready]
@@ -225,6 +232,30 @@ def readable_golds(golds: list[str], file_hash: str | None = None) -> list[bool]
     return [bool(known.get(g, read_literal(g) is not None)) for g in golds]
 
 
+def check_golds(
+    golds: list[str], lines: list[int] | None = None, file_hash: str | None = None
+) -> tuple[list[bool], list[str]]:
+    """Which golds to keep, and one sentence for each that must go.
+
+    lines: where each stands in its file (1, 2, ... by default). Raises ValueError, with the same
+    sentences, when more than 5 % of them are unreadable: then the file or its `answer` field is
+    the trouble.
+    """
+    keep = readable_golds(golds, file_hash)
+    where = lines or range(1, len(golds) + 1)
+    bad = [
+        f"line {n}: the answer {g[:80]!r} cannot be judged, question left out"
+        for n, g, ok in zip(where, golds, keep)
+        if not ok
+    ]
+    if len(bad) > MAX_UNREADABLE * len(golds):
+        raise ValueError(
+            f"{len(bad)} of {len(golds)} answers cannot be judged (more than "
+            f"{MAX_UNREADABLE:.0%}):\n" + "\n".join(bad[:10])
+        )
+    return keep, bad
+
+
 def _cache_file(file_hash: str) -> Path:
     name = hashlib.sha256(file_hash.encode()).hexdigest()[:24]
     return cache_folder() / f"golds-v{CACHE_VERSION}-{name}.json"
@@ -288,6 +319,7 @@ def main(limit_s: float = LIMIT_S, memory_mb: int = MEMORY_MB) -> None:
 
     equivalence.warm_up()
     _limit_memory(memory_mb)
+    sys.setrecursionlimit(6000)  # a sum of n terms is a tree n deep
     print('{"ready": true}', file=answers, flush=True)
     for line in sys.stdin.buffer:
         task = json.loads(line)
