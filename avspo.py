@@ -155,7 +155,11 @@ class AdaptiveThreshold:
 
 def gate_open_probability(num_groups: int, collapse_probability: float, tau: float) -> float:
     """P(Bin(P, a)/P > tau): how often a step of P groups opens the gate when each collapses with
-    probability a. The table of the header: a = .4, tau = .5 gives .40, .14, .01 for P = 1, 16, 128.
+    probability a. As in the header: a = .4, tau = .5 gives .40, .14, .01 for P = 1, 16, 128.
     """
-    P, a = num_groups, collapse_probability
-    return sum(math.comb(P, k) * a**k * (1 - a) ** (P - k) for k in range(P + 1) if k / P > tau)
+    opens = [k for k in range(num_groups + 1) if k / num_groups > tau]
+    # in logarithms: the binomial coefficients of a few thousand groups overflow
+    binomial = torch.distributions.Binomial(
+        num_groups, torch.tensor(collapse_probability, dtype=torch.float64)
+    )
+    return float(binomial.log_prob(torch.tensor(opens, dtype=torch.float64)).exp().sum())

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Question:
     question: str
     answer: str
     rephrasings: tuple[str, ...] = ()
+    level: str | int | None = None
+    subject: str | None = None
 
 
 def stable_seed(*parts: object) -> int:
@@ -150,17 +153,21 @@ def is_held_out(problem: Problem, seed: int) -> bool:
     return stable_seed("split", seed, problem) % 5 == 0
 
 
-def arithmetic(split: str, count: int, seed: int = 0) -> list[Question]:
+def arithmetic(split: str, count: int, seed: int = 0, one_step: bool = False) -> list[Question]:
     """`count` different questions of the embedded task; `split` is 'train' or 'test'.
 
     No problem (numbers and operation, in whatever wording) is in both splits of a seed. Which of
     the phrasings is the original is drawn at random; the others follow in random order.
+    one_step: sums and differences only, asked in symbols or as a story (for SmolLM2).
     """
     rng = random.Random(stable_seed("arithmetic", split, seed))
     questions: dict[str, Question] = {}
     while len(questions) < count:
         problem = draw_problem(rng)
         first, *others = rng.sample(problem.phrasings(), NUM_PHRASINGS)
+        plain = (problem.phrasings()[0], problem.phrasings()[4])  # symbols, story
+        if one_step and (problem.kind not in ("add", "subtract") or first not in plain):
+            continue
         if first not in questions and is_held_out(problem, seed) == (split == "test"):
             name = f"{problem.kind}/{'-'.join(map(str, problem.numbers))}/{len(questions)}"
             questions[first] = Question(name, first, str(problem.answer), tuple(others))
@@ -221,8 +228,89 @@ def _parse_line(line: str, where: str, default_id: str) -> Question:
     ):
         raise DataError(f"{where}: 'rephrasings' must be a list of texts that are not empty")
     return Question(
-        str(row.get("id", default_id)), question, str(answer).strip(), tuple(rephrasings)
+        str(row.get("id", default_id)),
+        question,
+        str(answer).strip(),
+        tuple(rephrasings),
+        row.get("level"),
+        row.get("subject"),
     )
+
+
+# name -> (hub id, configuration, columns of question, answer, level, subject)
+NAMED = {
+    "gsm8k": ("openai/gsm8k", "main", ("question", "answer", None, None)),
+    "math": (
+        "DigitalLearningGmbH/MATH-lighteval",
+        "default",
+        ("problem", "solution", "level", "type"),
+    ),
+}
+
+
+def final_answer(solution: str) -> str | None:
+    """The answer of a worked solution: what follows `####`, else its boxes, joined by ', '.
+
+    Several boxes are several values (MATH: 'list the points'), but a box that says again what one
+    before it said, or whose question wants one of two, cannot be told apart by a rule.
+    """
+    if "####" in solution:
+        return solution.rsplit("####", 1)[1].strip().replace(",", "") or None
+    boxes = []
+    for start in re.finditer(r"\\f?boxed *(?=[{\d])|\\fbox *(?={)", solution):
+        rest, depth = solution[start.end() :], 0
+        if rest[0] != "{":  # \boxed 5
+            boxes.append(rest.split()[0].rstrip("$.,"))
+            continue
+        for i, character in enumerate(rest):
+            if rest[i - 1 : i] == "\\":
+                continue
+            depth += (character == "{") - (character == "}")
+            if depth == 0:
+                boxes.append(rest[1:i].strip())
+                break
+    boxes = [box for box in dict.fromkeys(boxes) if box]
+    return ", ".join(boxes) or None
+
+
+def load_named(name: str, split: str = "train") -> list[Question]:
+    """GSM8K or MATH from the hub through `datasets`. Raises DataError, one line, when offline and
+    not cached. Questions whose solution has no answer are left out."""
+    from datasets import load_dataset
+
+    if name not in NAMED:
+        raise DataError(f"{name}: not known; one of {', '.join(NAMED)}, or a file of JSON lines")
+    hub_id, configuration, (question, answer, level, subject) = NAMED[name]
+    try:
+        rows = load_dataset(hub_id, configuration, split=split)
+    except Exception as error:  # no network, no such set, a broken cache: many types
+        reason = " ".join(str(error).split())[:160]
+        raise DataError(
+            f"{name}: cannot be loaded from the hub ({reason}); offline, give --data FILE.jsonl"
+        ) from None
+    questions = []
+    for i, row in enumerate(rows):
+        if (gold := final_answer(row[answer])) is not None:
+            known = {"level": level and row[level], "subject": subject and row[subject]}
+            questions.append(Question(f"{name}/{split}/{i}", row[question], gold, **known))
+    return questions
+
+
+def select(questions: list[Question], levels: str = "", subjects: str = "") -> list[Question]:
+    """Those of the given levels and subjects: comma-separated, '' for all. Level 'Level 3' is '3'.
+
+    Raises DataError when none is left, naming what there is.
+    """
+    for wanted, key in ((levels, "level"), (subjects, "subject")):
+        if wanted:
+            names = {part.strip().lower() for part in wanted.split(",")}
+            there = {str(getattr(q, key)).lower().removeprefix("level ") for q in questions}
+            questions = [
+                q for q in questions if str(getattr(q, key)).lower().removeprefix("level ") in names
+            ]
+            if not questions:
+                raise DataError(f"--{key} {wanted}: none; there are {', '.join(sorted(there))}")
+    return questions
 
 
 def split_held_out(

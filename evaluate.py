@@ -83,17 +83,18 @@ def evaluate_policy(
     two policies are compared on the same draws, and training's own are never touched.
     """
     prompts = [policy.encode(q.question) for q in questions]
-    rollout = sample(
-        policy.model,
-        prompts,
-        samples,
-        uniforms(stable_seed(seed, "evaluation"), len(questions), 1, samples, max_new_tokens),
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        end_ids=policy.end_ids,
-        pad_id=policy.pad_id,
-        chunk_tokens=chunk_tokens,
-    )
+    with policy.autocast():
+        rollout = sample(
+            policy.model,
+            prompts,
+            samples,
+            uniforms(stable_seed(seed, "evaluation"), len(questions), 1, samples, max_new_tokens),
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            end_ids=policy.end_ids,
+            pad_id=policy.pad_id,
+            chunk_tokens=chunk_tokens,
+        )
     texts = [policy.decode(ids[mask].tolist()) for ids, mask in rollout.rows()]
     golds = [q.answer for q in questions for _ in range(samples)]
     rewards_QS = torch.tensor(score(texts, golds, rollout.truncated_B.tolist())).view(-1, samples)

@@ -97,6 +97,8 @@ def _same_words(g: str, p: str) -> bool | None:
         return (b := _words(p, marked=True)) is not None and a[0] == b[0]
     if b and b[1]:
         return (a := _words(g, marked=True)) is not None and a[0] == b[0]
+    if re.fullmatch("[A-Z]{3,}", g):
+        return g == p.strip("()")  # a name such as PQRS, not a product of letters
     if a and b:
         if len(a[0]) >= 3 and a[0] == b[0]:
             return True

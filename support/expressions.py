@@ -42,6 +42,10 @@ _OPAQUE = set("f g h F G P \\delta \\Gamma \\Phi".split())  # f(3) is a value, n
 _EXPR_TOKEN = re.compile(
     r"\s*(?:(\d+(?:\.\d+)?[eE][-+]?\d+(?![\d.])|\d+\.?\d*|\.\d+)|(\\[A-Za-z]+)|([A-Za-z]+)|(\\.|.))"
 )
+_MIXED = re.compile(
+    r"(\d+) \\frac (?:\{ (\d+) \}|(\d)) ?(?:\{ (\d+) \}|(\d))(?! ?[\d^])"
+    r"|(\d+) (\d+) / (\d+)(?! [\^\d])"
+)
 _CLOSING = {"(": ")", "[": "]", "{": "}", "|": "|", "\\{": "\\}"}
 _MAX_DEPTH = 60  # nesting; an answer has less than ten
 _MAX_TOKENS = 800  # the longest known gold has about 200
@@ -135,12 +139,14 @@ class _Reader:
         """2\\frac{1}{2} and 1 1/4 are sums, 2 \\cdot \\frac{1}{2} is a product."""
         toks = self.toks[self.at : self.at + 9]
         text = " ".join(toks)
-        m = re.match(r"(\d+) \\frac \{ (\d+) \} \{ (\d+) \}(?! \^)", text)
-        m = m or re.match(r"(\d+) (\d+) / (\d+)(?! [\^\d])", text)
-        if not m or not 0 < int(m[2]) < int(m[3]):
+        m = _MIXED.match(text)
+        if not m:
             return None
+        whole, top, bottom = (int(digits) for digits in m.groups() if digits)
+        if not 0 < top < bottom:
+            raise Unreadable("2\\frac{3}{2}: a product, or a wrong mixed number")
         self.at += len(m.group().split())
-        return ("num", int(m[1]) + Fraction(int(m[2]), int(m[3])))
+        return ("num", whole + Fraction(top, bottom))
 
     def starts(self) -> bool:
         tok = self.peek()

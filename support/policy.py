@@ -30,7 +30,7 @@ INSTRUCTION = "Please reason step by step, and put your final answer within \\bo
 # --------------------------------------------------------------------------- the embedded model
 
 SEED = 0
-UPDATES, BATCH, PEAK_LR = 1000, 192, 3e-3
+UPDATES, BATCH, PEAK_LR = 1000, 128, 3e-3
 # Share of the supervised examples written in each phrasing (the order of data.Problem.phrasings):
 # symbols, number words, givens, command, story, story with the question first.
 EXPOSURE = (0.55, 0.015, 0.37, 0.035, 0.02, 0.01)
@@ -94,13 +94,16 @@ def build_model(tokenizer):
     return LlamaForCausalLM(config)
 
 
-def supervised_batch(tokenizer, rng: random.Random):
-    """(ids, labels) of BATCH questions and answers; labels are -100 outside the answers."""
+def supervised_batch(tokenizer, rng: random.Random, known: dict[str, list[int]]):
+    """(ids, labels) of BATCH questions and answers; labels are -100 outside the answers.
+    known: prompts encoded so far; it is added to."""
     prompts, answers = [], []
     for _ in range(BATCH):
         problem = draw_problem(rng)
         text = rng.choices(problem.phrasings(), EXPOSURE)[0]
-        prompts.append(encode_prompt(tokenizer, text))
+        if text not in known:
+            known[text] = encode_prompt(tokenizer, text)
+        prompts.append(known[text])
         answers.append(
             tokenizer(f"\\boxed{{{problem.answer}}}")["input_ids"] + [tokenizer.eos_token_id]
         )
@@ -117,13 +120,13 @@ def rebuild_tiny(folder: Path = TINY) -> None:
     tokenizer = build_tokenizer()
     model = build_model(tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, betas=(0.9, 0.98))
-    rng = random.Random(SEED)
+    rng, known = random.Random(SEED), {}
     bar = tqdm(range(UPDATES), disable=None, desc="tiny")
     for update in bar:
         rate = PEAK_LR * min(1.0, (update + 1) / 50) * (1 - update / UPDATES)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        ids, labels = supervised_batch(tokenizer, rng)
+        ids, labels = supervised_batch(tokenizer, rng, known)
         # padding stands on the right, where a causal model never looks from an answer
         logits = model(input_ids=ids).logits
         loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
@@ -178,11 +181,18 @@ class Policy:
     tokenizer: object
     end_ids: list[int]  # every id that ends a completion
     pad_id: int
+    thinking: bool = False  # for templates that have such a mode
+    dtype: torch.dtype = torch.float32  # of the computation; the weights are float32
 
     def encode(self, question: str) -> list[int]:
         """The prompt's ids: chat template where the tokenizer has one, one start token, and the
         instruction to box the answer."""
-        return encode_prompt(self.tokenizer, question)
+        return encode_prompt(self.tokenizer, question, self.thinking)
+
+    def autocast(self):
+        """Context in which sampling and scoring compute: both the same, or the ratio drifts."""
+        device = self.model.device.type
+        return torch.autocast(device, self.dtype, enabled=self.dtype != torch.float32)
 
     def decode(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
@@ -192,15 +202,19 @@ class Policy:
         return sum(p.numel() for p in self.model.parameters())
 
 
-def encode_prompt(tokenizer, question: str) -> list[int]:
+def encode_prompt(tokenizer, question: str, thinking: bool = False) -> list[int]:
     """Ids of a question as a prompt, with exactly one start token if the model has one.
 
-    Chat models: one user turn. Base models: the plain template 'Question: … Answer:'.
+    Chat models: one user turn. Base models: the plain template 'Question: … Answer:'. thinking:
+    for templates that have such a mode (Qwen3); others do not look at it.
     """
     content = f"{question}\n{INSTRUCTION}"
     if tokenizer.chat_template:
         text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+            [{"role": "user", "content": content}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=thinking,
         )
     else:
         text = f"Question: {content}\nAnswer:"
@@ -237,7 +251,7 @@ def check_model_name(name: str) -> None:
         )
 
 
-def load_policy(name: str, device: str = "cpu") -> Policy:
+def load_policy(name: str, device: str = "cpu", thinking: bool = False) -> Policy:
     """The policy of that name, float32, in evaluation mode. Weights are read as safetensors only.
 
     name: `tiny`, a folder, or a hub id. Raises PolicyError with one line for the user.
@@ -258,8 +272,9 @@ def load_policy(name: str, device: str = "cpu") -> Policy:
         hint = "" if Path(source).exists() else " (offline? give --model a folder instead)"
         raise PolicyError(f"--model {name}: cannot be loaded{hint}: {reason}") from None
     for module in model.modules():  # the ratio would be noise with dropout in one of two forwards
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
+        for key, value in vars(module).items():
+            if isinstance(value, float) and (key == "p" or "dropout" in key):
+                setattr(module, key, 0.0)
     end_ids = {tokenizer.eos_token_id}
     for config in (model.generation_config, model.config):
         ids = getattr(config, "eos_token_id", None)
@@ -268,7 +283,7 @@ def load_policy(name: str, device: str = "cpu") -> Policy:
     if not end_ids:
         raise PolicyError(f"--model {name}: the tokenizer has no end token")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
-    return Policy(model.to(device).eval(), tokenizer, end_ids, pad_id)
+    return Policy(model.to(device).eval(), tokenizer, end_ids, pad_id, thinking)
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ METRICS = (
 ).split()
 TIMING = ("tokens_per_s", "step_s")  # the only columns that differ between two equal runs
 OWN_FILES = ("config.json", "metrics.csv", "eval.csv", "samples.jsonl", "curves.png")
-OWN_FOLDERS = ("checkpoint", "model")
+OWN_FOLDERS = ("checkpoint", "model", "tensorboard")
 
 
 class RunError(ValueError):
@@ -68,6 +68,7 @@ class RunFolder:
         if holds_run and not (overwrite or resume):
             raise RunError(f"--out {self.path}: holds a run already; add --overwrite or --resume")
         self.overwrite = overwrite
+        self.mirror = None  # a tensorboard SummaryWriter
 
     def prepare(self, config: dict, may_change: tuple[str, ...] = ()) -> None:
         """Makes the folder, clears or checks what is there, writes config.json."""
@@ -112,6 +113,9 @@ class RunFolder:
             if new:
                 writer.writerow(columns)
             writer.writerow([formatted(row.get(column)) for column in columns])
+        for key in columns if self.mirror else ():
+            if key != "step" and formatted(row.get(key)):
+                self.mirror.add_scalar(key, row[key], row["step"])
 
     def append_jsonl(self, name: str, rows: list[dict]) -> None:
         with (self.path / name).open("a", encoding="utf-8") as file:
@@ -169,6 +173,20 @@ class RunFolder:
         for old in self.checkpoints()[:-2]:
             shutil.rmtree(old, ignore_errors=True)
         return place
+
+    def save_model(self, policy) -> None:
+        """model/: the trained policy and its tokenizer, as safetensors, renamed into place."""
+        place, beside = self.path / "model", self.path / "model.tmp"
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            policy.model.save_pretrained(beside)
+            policy.tokenizer.save_pretrained(beside)
+            shutil.rmtree(place, ignore_errors=True)
+            os.replace(beside, place)
+        except (OSError, RuntimeError) as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            message = f"model/ could not be written ({error}); --resume tries again"
+            raise RunError(message) from None
 
     def checkpoints(self) -> list[Path]:
         return sorted(p for p in (self.path / "checkpoint").glob("step-*") if p.suffix != ".tmp")

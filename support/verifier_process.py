@@ -175,6 +175,8 @@ class VerifierPool:
                 results[worker.job] = (message["equal"], message["why"])
                 worker.job = None
                 busy -= 1
+                if message["why"] == "memory":
+                    self._drop(worker)  # what it holds it may not give back
         return results
 
 
@@ -300,6 +302,15 @@ def _limit_memory(memory_mb: int) -> None:
         pass  # Windows has none, macOS refuses some: the wall clock is left
 
 
+def _memory_was_short(memory_mb: int) -> bool:
+    try:
+        with open("/proc/self/status") as status:
+            peak = next(int(line.split()[1]) for line in status if line.startswith("VmPeak"))
+    except (OSError, StopIteration):
+        return False
+    return peak > 0.9 * memory_mb * 1024
+
+
 def _limit_cpu(seconds: float) -> None:
     try:
         import resource
@@ -333,6 +344,8 @@ def main(limit_s: float = LIMIT_S, memory_mb: int = MEMORY_MB) -> None:
             why = "memory"
         except Exception:
             why = "crashes"
+        if equal is False and _memory_was_short(memory_mb):
+            equal, why = None, "memory"  # libraries swallow MemoryError and answer False
         print(json.dumps({"equal": equal, "why": why}), file=answers, flush=True)
 
 

@@ -167,10 +167,12 @@ def test_too_little_memory_is_no_verdict():
     pytest.importorskip("resource")
     if sys.platform != "linux":
         pytest.skip("address space is limited on Linux only")
-    pool = VerifierPool(workers=1, limit_s=20, memory_mb=150)
-    verdicts, why = pool.judge([("x", r"\sum_{k=1}^{2} " + r"\begin{pmatrix}1\end{pmatrix}" * 60)])
+    pool = VerifierPool(workers=1, limit_s=30, memory_mb=300)
+    # sympy builds these sums; math-verify swallows the MemoryError and would say False
+    verdicts, why = pool.judge([("x+1", r"\sum_{k=1}^{99999} k^{k}"), ("x+1", "1+x")])
     pool.close()
-    assert verdicts[0] in (False, None) and why[0] in (None, "memory", "crashes")
+    assert verdicts == [None, True]
+    assert why[0] in ("memory", "crashes", "timeouts")
 
 
 def test_the_child_works_from_any_folder_and_ends_with_its_input(tmp_path):

@@ -1,0 +1,174 @@
+"""Between the options and the loop: device, questions that can be used, memory that will be needed.
+
+All of it runs before anything expensive, and says in one line what is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+import data
+from data import DataError, Question
+from reward import check_golds
+from support.options import Config, OptionError
+from support.policy import TINY, Policy, PolicyError
+
+
+def pick_device(name: str) -> str:
+    """`auto` is the first that is there of cuda, mps, cpu. Raises OptionError."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    there["cpu"] = True
+    if name == "auto":
+        return next(device for device, is_there in there.items() if is_there)
+    if not there.get(name.split(":")[0]):
+        raise OptionError(f"--device {name}: not on this machine; one of auto, cpu, cuda, mps")
+    return name
+
+
+def pick_dtype(name: str, device: str, parameters: int) -> torch.dtype:
+    """What the forward computes in; the weights stay float32. `auto` takes bfloat16 where it pays:
+    on GPUs that have it, and on CPUs with bfloat16 units for models that are not tiny."""
+    if name != "auto":
+        return getattr(torch, name)
+    if device.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    has_units = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    if device == "cpu" and parameters > 20e6 and has_units():
+        return torch.bfloat16
+    return torch.float32
+
+
+# ------------------------------------------------------------------------------- questions
+
+
+def load_questions(cfg: Config) -> tuple[list[Question], list[Question]]:
+    """(training questions, held-out questions), disjoint. Raises DataError."""
+    if cfg.data in ("arithmetic", "one-step"):
+        count = cfg.max_questions or 2048
+        one_step = cfg.data == "one-step"
+        return (
+            data.arithmetic("train", count, cfg.seed, one_step),
+            data.arithmetic("test", cfg.eval_questions, cfg.seed, one_step),
+        )
+    named = cfg.data in data.NAMED
+    questions = data.load_named(cfg.data) if named else data.read_jsonl(cfg.data)
+    questions = data.select(questions, cfg.level, cfg.subject)
+    if cfg.max_questions:
+        questions = questions[: cfg.max_questions]
+    if cfg.rephrasings and cfg.phrasings > 1:
+        from rephrase import join_rephrasings
+
+        questions, counts = join_rephrasings(questions, cfg.rephrasings)
+        found = ", ".join(f"{many} with {n}" for n, many in sorted(counts.items()))
+        print(f"rephrasings: {found}")
+    if cfg.eval_data:
+        held_out = data.read_jsonl(cfg.eval_data)[: cfg.eval_questions]
+        asked = {q.question for q in held_out}
+        train_set = [q for q in questions if q.question not in asked]
+        if not train_set:
+            raise DataError("every question of --data is in --eval-data: nothing to train on")
+        return train_set, held_out
+    return data.split_held_out(questions, cfg.seed, cfg.eval_questions)
+
+
+def short_enough(
+    questions: list[Question], policy: Policy, cfg: Config, what: str
+) -> list[Question]:
+    """Questions whose prompts, rephrasings included, keep the limit; says how many do not."""
+
+    def longest(q: Question) -> int:
+        texts = (q.question, *q.rephrasings[: cfg.phrasings - 1])
+        return max(len(policy.encode(text)) for text in texts)
+
+    kept = [q for q in questions if longest(q) <= cfg.max_prompt_tokens]
+    if len(kept) < len(questions):
+        print(f"left out: {len(questions) - len(kept)} {what} questions over --max-prompt-tokens")
+    if not kept:
+        raise DataError(f"no {what} question is within --max-prompt-tokens")
+    return kept
+
+
+def judgeable(train_set: list[Question], cfg: Config) -> list[Question]:
+    """`train_set` without questions whose gold the verifier cannot read, of those this run will
+    draw. Says which. Raises DataError when more than 5 % of them cannot be read."""
+    path = Path(cfg.data)
+    file_hash = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    while True:
+        drawn = {
+            q.id: q
+            for step in range(1, cfg.steps + 1)
+            for q in data.draw_questions(train_set, cfg.seed, step, cfg.prompts_per_step)
+        }
+        try:
+            keep, said = check_golds(
+                [q.answer for q in drawn.values()], list(drawn), file_hash=file_hash
+            )
+        except ValueError as error:
+            raise DataError(" ".join(str(error).split())) from None
+        if not said:
+            return train_set
+        print("\n".join(said))
+        out = {id for id, good in zip(drawn, keep) if not good}
+        # without them other questions are drawn, so look again
+        train_set = [q for q in train_set if q.id not in out]
+
+
+# ------------------------------------------------------------------------------- memory
+
+
+def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str, float]]:
+    """(number of parameters, gigabytes by what they are for), from the model's config alone.
+
+    Weights, gradients and AdamW's two moments are float32: 16 bytes a parameter, 4 more with a
+    reference model. Activations and cache are rough. Raises PolicyError.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(str(TINY) if model == "tiny" else model)
+        with torch.device("meta"):
+            parameters = AutoModelForCausalLM.from_config(config).num_parameters()
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        hint = "" if Path(model).exists() else " (offline? give --model a folder instead)"
+        raise PolicyError(f"--model {model}: cannot be loaded{hint}: {reason}") from None
+    width = 2 if pick_dtype(cfg.dtype, device, parameters) == torch.bfloat16 else 4
+    layers, hidden = config.num_hidden_layers, config.hidden_size
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
+    # about 30 hidden-sized tensors a layer are kept for the backward pass; 1 with checkpointing
+    kept = layers * (1 if cfg.gradient_checkpointing else 30) + 30
+    rows = cfg.prompts_per_step * cfg.phrasings * cfg.group_size
+    cached = min(cfg.chunk_tokens, rows * (cfg.max_new_tokens + cfg.max_prompt_tokens))
+    parts = {
+        "weights": 4 * parameters,
+        "gradients": 4 * parameters,
+        "optimizer": 8 * parameters,
+        "reference": 4 * parameters if cfg.kl_beta > 0 else 0,
+        "activations": cfg.micro_batch_tokens * (kept * hidden * width + 3 * 4 * config.vocab_size),
+        "cache": 2 * cached * layers * heads * head * width,
+    }
+    return parameters, {name: size / 1e9 for name, size in parts.items()}
+
+
+def check_memory(cfg: Config, device: str) -> str:
+    """The estimate as a line. Raises PolicyError when the GPU is too small for it."""
+    _, parts = memory_estimate(cfg.model, cfg, device)
+    # the cache is gone when the backward pass needs its activations
+    fixed = sum(v for name, v in parts.items() if name not in ("activations", "cache"))
+    total = fixed + max(parts["activations"], parts["cache"])
+    line = f"memory, estimated: {total:.1f} GB (" + ", ".join(
+        f"{name} {size:.1f}" for name, size in parts.items() if size > 0
+    )
+    if device.startswith("cuda"):
+        there = torch.cuda.get_device_properties(device).total_memory / 1e9
+        if total > there:
+            raise PolicyError(
+                f"{cfg.model} needs about {total:.0f} GB and the GPU has {there:.0f} GB: smaller "
+                "--micro-batch-tokens or --chunk-tokens, --gradient-checkpointing, or a smaller "
+                "--model"
+            )
+    return line + ")"
