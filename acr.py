@@ -67,6 +67,7 @@ def collapse_report(rewards_PM: Tensor) -> dict[str, float]:
     def share(count: int) -> float:
         return count / groups if groups else nan
 
+    # ACR = collapsed groups / groups of the step (eq. 6)
     return {
         "acr": share(dead),
         "acr_all_wrong": share(wrong),
@@ -86,6 +87,7 @@ def expected_acr(p_P: Sequence[float] | Tensor, G: int) -> float:
     p_P = torch.as_tensor(p_P, dtype=torch.float64)
     if G < 1 or p_P.numel() == 0 or not bool(((p_P >= 0) & (p_P <= 1)).all()):
         raise ValueError("expected_acr takes probabilities in [0, 1] and a group size G >= 1")
+    # mean_j(p_j^G + (1 - p_j)^G)
     return float((p_P**G + (1 - p_P) ** G).mean())
 
 
@@ -100,6 +102,7 @@ def expected_acr_from_counts(n: int, c: int | Sequence[int], G: int) -> float:
     counts = [c] if isinstance(c, Integral) else list(c)
     if not 1 <= G <= n or not counts or not all(0 <= k <= n for k in counts):
         raise ValueError(f"need 1 <= G <= n and 0 <= c <= n, got G={G}, n={n}, c={c}")
+    # [C(c, G) + C(n - c, G)] / C(n, G)
     total = comb(n, G)
     return sum((comb(int(k), G) + comb(n - int(k), G)) / total for k in counts) / len(counts)
 

@@ -51,6 +51,7 @@ def num_virtual(group_size: int, acr: float, alpha: float = 0.5) -> int:
 
     alpha > 0; the paper uses 0.5.
     """
+    # K = max(1, min(M, ceil(M * ACR^alpha))) (eq. 8)
     # 1e-9 keeps a product that is whole in exact arithmetic from being rounded up to the next K
     return max(1, min(group_size, math.ceil(group_size * acr**alpha - 1e-9)))
 
@@ -78,6 +79,7 @@ def virtual_rewards(
         return torch.full((K,), 0.5 * r_max).to(rewards_M)
     if rule != "stratified":
         raise ValueError(f"unknown rule {rule!r}: one of {', '.join(RULES)}")
+    # v_k = r_obs (1 - k/(K+1)), or r_anchor (K - k + 1)/K if all are wrong (eq. 9)
     r_obs = float(rewards_M[~rewards_M.isnan()].max())
     k = torch.arange(1, K + 1, dtype=torch.float64)
     if r_obs > 0:
@@ -119,6 +121,7 @@ def avspo_advantages(
                 continue
             K = num_virtual(len(real), acr, alpha) if virtual_k is None else virtual_k
             pool = torch.cat([real, virtual_rewards(real, K, rule, r_anchor, r_max, generator)])
+            # A_i = (r_i - mean') / (std' + eps)
             rescued = (real - pool.mean()) / (pool.std(correction=0) + eps)
             advantages_PM[p, scored_M] = rescued
     return advantages_PM
@@ -147,6 +150,7 @@ class AdaptiveThreshold:
             # AVSPO, change 2 of 2 (eq. 10): towards ACR when the reward rose, away when it fell
             change = mean_reward - self.last_reward
             direction = (change > 0) - (change < 0)
+            # tau <- clip(tau + eta sign(R_t - R_{t-1}) (ACR_t - tau), 0.1, 0.9)
             tau = self.tau + self.eta * direction * (acr - self.tau)
             self.tau = min(self.bounds[1], max(self.bounds[0], tau))
         self.last_reward = mean_reward

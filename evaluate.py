@@ -28,6 +28,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased estimate of the chance that at least one of k samples is right; 1 <= k <= n."""
     if not (1 <= k <= n and 0 <= c <= n):
         raise ValueError(f"need 1 <= k <= n and 0 <= c <= n, got n={n}, c={c}, k={k}")
+    # 1 - C(n - c, k) / C(n, k)
     return 1.0 - comb(n - c, k) / comb(n, k)
 
 

@@ -54,6 +54,7 @@ def group_advantages(rewards_PM: Tensor, eps: float = EPS_STD) -> Tensor:
         rewards_PM = rewards_PM.float()
     mean_P1 = rewards_PM.nanmean(dim=1, keepdim=True)
     std_P1 = (rewards_PM - mean_P1).square().nanmean(dim=1, keepdim=True).sqrt()
+    # A_i = (r_i - mean) / (std + eps)
     advantages_PM = (rewards_PM - mean_P1) / (std_P1 + eps)
     has_signal_P = scorable(rewards_PM) & ~collapsed(rewards_PM)
     return torch.where(has_signal_P[:, None] & ~rewards_PM.isnan(), advantages_PM, 0.0)
@@ -89,7 +90,8 @@ def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     KL(pi_ref || pi): another slope, the same minimum.
     """
     log_ratio = (ref_logprobs - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    # expm1(x) - x: exp(x) - 1 - x is rounding, negative at times, for the small x of early training
+    # k3_t = pi_ref/pi - log(pi_ref/pi) - 1
+    # as expm1(x) - x: for the small x of early training exp(x) - 1 - x is rounding, even negative
     return log_ratio.expm1() - log_ratio
 
 
@@ -116,8 +118,10 @@ def clipped_loss(
     # reach neither the value nor, through exp, the gradient.
     logprobs_BT = torch.where(mask_BT, logprobs_BT, 0.0)
     log_ratio_BT = logprobs_BT - torch.where(mask_BT, old_logprobs_BT, 0.0)
+    # rho_t = pi(o_t | q, o_<t) / pi_old(o_t | q, o_<t)
     ratio_BT = log_ratio_BT.clamp(max=MAX_LOG_RATIO).exp()
     clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
+    # min(rho_t A_i, clip(rho_t, 1 - lo, 1 + hi) A_i) - beta k3_t
     objective_BT = torch.min(ratio_BT * advantages_B1, clipped_BT * advantages_B1)
     if beta > 0:
         ref_logprobs_BT = torch.where(mask_BT, ref_logprobs_BT, 0.0)

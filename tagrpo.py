@@ -81,4 +81,5 @@ def zero_gradient_probability(p_F: Sequence[float], G: int) -> float:
     p_F = list(p_F)
     if G < 1 or not p_F or not all(0 <= p <= 1 for p in p_F):
         raise ValueError("p_F must be probabilities in [0, 1] and G at least 1")
+    # prod_f p_f^G + prod_f (1 - p_f)^G
     return prod(p**G for p in p_F) + prod((1 - p) ** G for p in p_F)

@@ -393,11 +393,13 @@ def main(argv: list[str] | None = None) -> int:
         device = setup.pick_device(cfg.device)
         check_model_name(cfg.model)
         run = RunFolder(cfg.out, cfg.overwrite, cfg.resume)
+        run.check_unchanged(dataclasses.asdict(cfg))
         writer = report.tensorboard_writer(cfg)
         train_set, held_out = setup.load_questions(cfg)
         train_set = setup.judgeable(train_set, cfg)
         memory = setup.check_memory(cfg, device)
-        policy = load_policy(cfg.model, device, cfg.thinking)
+        policy = load_policy(cfg.model, device)
+        policy.thinking, policy.examples = cfg.thinking, cfg.examples
         policy.dtype = setup.pick_dtype(cfg.dtype, device, policy.num_parameters)
         train_set = setup.short_enough(train_set, policy, cfg, "training")
         held_out = setup.short_enough(held_out, policy, cfg, "held-out")
@@ -410,10 +412,8 @@ def main(argv: list[str] | None = None) -> int:
             explained = advantages(groups_PM, cfg.tau, acr, 1, cfg)
             report.explain(policy, batch, groups_PM, explained, cfg)
             return 0
-        run.prepare(
-            {"options": dataclasses.asdict(cfg), "device": device, "versions": report.versions()},
-            may_change=("out", "overwrite", "resume", "stop_after", "save_every", "report_to"),
-        )
+        options = dataclasses.asdict(cfg)
+        run.prepare({"options": options, "device": device, "versions": report.versions()})
         run.mirror = writer and writer(str(run.path / "tensorboard"))
         progress, rates = train(cfg, run, policy, train_set, held_out)
         plot_curves(run.path)

@@ -54,6 +54,7 @@ class Config:
     )
     max_prompt_tokens: int = option(512, "longer prompts are reported and left out", low=1)
     thinking: bool = option(False, "let models think that have such a mode (Qwen3)")
+    examples: int = option(0, "worked examples before each question, 0 to 3", low=0)
     temperature: float = option(1.0, "sampling temperature", low=0.05)
     lr: float | None = option(None, "learning rate of AdamW [tiny 5e-5, else 1e-6]", low=1e-12)
     lr_schedule: str = option("constant", "after the warm-up", choices=("constant", "cosine"))
@@ -128,6 +129,8 @@ class Config:
                 raise OptionError(f"{flag} {value or 'is missing'}: one of {', '.join(choices)}")
             if low is not None and not (math.isfinite(value) and value >= low):
                 raise OptionError(f"{flag} {value}: must be {low} or more")
+        if self.examples > 3:
+            raise OptionError(f"--examples {self.examples}: there are 3")
         if self.clip_eps >= 1:
             raise OptionError(f"--clip-eps {self.clip_eps}: must be below 1")
         if not self.fixed_tau and not 0.1 <= self.tau <= 0.9:

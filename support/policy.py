@@ -24,16 +24,22 @@ from tqdm import tqdm
 from data import NUM_PHRASINGS, arithmetic, draw_problem, number_words
 
 TINY = Path(__file__).parent / "tiny"
+# Shown as earlier turns with --examples N: models too small to follow the instruction copy them.
+EXAMPLES = (
+    ("What is 3 + 4?", "3 + 4 = \\boxed{7}"),
+    ("Tom has 9 books and loses 2. How many books does Tom have now?", "9 - 2 = \\boxed{7}"),
+    ("What is 12 + 6?", "12 + 6 = \\boxed{18}"),
+)
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
 
 # --------------------------------------------------------------------------- the embedded model
 
 SEED = 0
-UPDATES, BATCH, PEAK_LR = 1000, 128, 3e-3
+UPDATES, BATCH, PEAK_LR = 1100, 160, 3e-3
 # Share of the supervised examples written in each phrasing (the order of data.Problem.phrasings):
 # symbols, number words, givens, command, story, story with the question first.
-EXPOSURE = (0.55, 0.015, 0.37, 0.035, 0.02, 0.01)
+EXPOSURE = (0.52, 0.02, 0.36, 0.045, 0.03, 0.025)
 # A space belongs to the word after it, digits stand alone: decoding gives back the exact text.
 SPLIT = r" ?\\boxed\{| ?[A-Za-z]+| ?[^\sA-Za-z0-9]|[0-9]| "
 # The first line only: this model answers with a box and nothing else, it needs no instruction.
@@ -182,12 +188,13 @@ class Policy:
     end_ids: list[int]  # every id that ends a completion
     pad_id: int
     thinking: bool = False  # for templates that have such a mode
+    examples: int = 0  # worked ones in front of every question
     dtype: torch.dtype = torch.float32  # of the computation; the weights are float32
 
     def encode(self, question: str) -> list[int]:
         """The prompt's ids: chat template where the tokenizer has one, one start token, and the
         instruction to box the answer."""
-        return encode_prompt(self.tokenizer, question, self.thinking)
+        return encode_prompt(self.tokenizer, question, self.thinking, self.examples)
 
     def autocast(self):
         """Context in which sampling and scoring compute: both the same, or the ratio drifts."""
@@ -202,22 +209,24 @@ class Policy:
         return sum(p.numel() for p in self.model.parameters())
 
 
-def encode_prompt(tokenizer, question: str, thinking: bool = False) -> list[int]:
+def encode_prompt(tokenizer, question: str, thinking: bool = False, examples: int = 0) -> list[int]:
     """Ids of a question as a prompt, with exactly one start token if the model has one.
 
-    Chat models: one user turn. Base models: the plain template 'Question: … Answer:'. thinking:
-    for templates that have such a mode (Qwen3); others do not look at it.
+    Chat models: a user turn, after `examples` worked ones. Base models: the plain template
+    'Question: … Answer:'. thinking: for templates that have such a mode (Qwen3).
     """
-    content = f"{question}\n{INSTRUCTION}"
+    turns = []
+    for asked, answered in (*EXAMPLES[:examples], (question, None)):
+        turns.append({"role": "user", "content": f"{asked}\n{INSTRUCTION}"})
+        turns.append({"role": "assistant", "content": answered})
+    turns.pop()
     if tokenizer.chat_template:
         text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": content}],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=thinking,
+            turns, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
         )
     else:
-        text = f"Question: {content}\nAnswer:"
+        heads = {"user": "Question: ", "assistant": "Answer: "}
+        text = "\n".join(heads[t["role"]] + t["content"] for t in turns) + "\nAnswer:"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     start = tokenizer.bos_token_id
     # templates differ in whether they write the start token; tokenizers in whether they want one
@@ -251,7 +260,7 @@ def check_model_name(name: str) -> None:
         )
 
 
-def load_policy(name: str, device: str = "cpu", thinking: bool = False) -> Policy:
+def load_policy(name: str, device: str = "cpu") -> Policy:
     """The policy of that name, float32, in evaluation mode. Weights are read as safetensors only.
 
     name: `tiny`, a folder, or a hub id. Raises PolicyError with one line for the user.
@@ -283,7 +292,7 @@ def load_policy(name: str, device: str = "cpu", thinking: bool = False) -> Polic
     if not end_ids:
         raise PolicyError(f"--model {name}: the tokenizer has no end token")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
-    return Policy(model.to(device).eval(), tokenizer, end_ids, pad_id, thinking)
+    return Policy(model.to(device).eval(), tokenizer, end_ids, pad_id)
 
 
 def main() -> int:

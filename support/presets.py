@@ -65,10 +65,11 @@ PRESETS: dict[str, dict] = {
         "options": dict(
             model="HuggingFaceTB/SmolLM2-135M-Instruct",
             data="one-step",
+            examples=3,
             prompts_per_step=6,
             group_size=8,
             steps=30,
-            max_new_tokens=64,
+            max_new_tokens=48,
             lr=1e-5,
             eval_questions=48,
             eval_samples=2,

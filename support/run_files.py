@@ -23,6 +23,8 @@ METRICS = (
     "unscorable live_rows tokens_per_s step_s"
 ).split()
 TIMING = ("tokens_per_s", "step_s")  # the only columns that differ between two equal runs
+# options that a resumed run may give anew: they change no number
+MAY_CHANGE = ("out", "overwrite", "resume", "stop_after", "save_every", "report_to", "show")
 OWN_FILES = ("config.json", "metrics.csv", "eval.csv", "samples.jsonl", "curves.png")
 OWN_FOLDERS = ("checkpoint", "model", "tensorboard")
 
@@ -70,14 +72,12 @@ class RunFolder:
         self.overwrite = overwrite
         self.mirror = None  # a tensorboard SummaryWriter
 
-    def prepare(self, config: dict, may_change: tuple[str, ...] = ()) -> None:
-        """Makes the folder, clears or checks what is there, writes config.json."""
+    def prepare(self, config: dict) -> None:
+        """Makes the folder, clears it where asked to, writes config.json."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.overwrite:
                 self._clear()
-            if self.resume and (self.path / "config.json").exists():
-                self._check_unchanged(config, may_change)
             write_atomically(self.path / "config.json", json.dumps(config, indent=1) + "\n")
         except OSError as error:
             raise RunError(f"--out {self.path}: cannot be written ({error.strerror})") from None
@@ -88,17 +88,21 @@ class RunFolder:
         for name in OWN_FOLDERS:
             shutil.rmtree(self.path / name, ignore_errors=True)
 
-    def _check_unchanged(self, config: dict, may_change: tuple[str, ...]) -> None:
+    def check_unchanged(self, options: dict) -> None:
+        """On --resume: raises RunError naming the options that are not those of the run."""
+        path = self.path / "config.json"
+        if not (self.resume and path.exists()):
+            return
         try:
-            before = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["options"]
-        except (ValueError, KeyError, TypeError):
-            message = f"{self.path}/config.json is damaged; start again with --overwrite"
+            before = json.loads(path.read_text(encoding="utf-8"))["options"]
+            changed = [
+                f"--{key.replace('_', '-')} ({before[key]} -> {value})"
+                for key, value in options.items()
+                if key not in MAY_CHANGE and before[key] != value
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            message = f"{path} is damaged or of another version; start again with --overwrite"
             raise RunError(message) from None
-        changed = [
-            f"--{key.replace('_', '-')} ({before.get(key)} -> {value})"
-            for key, value in config["options"].items()
-            if before.get(key) != value and key not in may_change
-        ]
         if changed:
             raise RunError(f"--resume with other options than the run had: {', '.join(changed)}")
 

@@ -1,5 +1,6 @@
 """The loop: what the algorithms share, what it writes, and what it refuses."""
 
+import copy
 import csv
 import json
 import math
@@ -9,6 +10,7 @@ import torch
 
 import train
 from data import arithmetic
+from support.options import ALGORITHMS
 from support.policy import load_policy
 from support.run_files import TIMING
 
@@ -66,7 +68,7 @@ def test_avspo_with_its_gate_shut_is_grpo(tmp_path):
 
 def test_every_algorithm_sees_the_same_questions_and_first_samples(tmp_path):
     rewards = set()
-    for algo in train.ALGORITHMS:
+    for algo in ALGORITHMS:
         out = tmp_path / algo
         first = run(out, "--algo", algo, "--num-rephrasings", 2)[0]
         rewards.add((first["reward"], first["acr"]))
@@ -188,7 +190,7 @@ def test_a_fully_dead_step_still_steps_the_optimizer():
     twin = load_policy("tiny").model
     twin.load_state_dict(policy.model.state_dict())
     other = torch.optim.AdamW(twin.parameters(), lr=1e-3, weight_decay=0.1)
-    other.load_state_dict(optimizer.state_dict())
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # or they share tensors
     logged = train.update_policy(policy, optimizer, batch, torch.zeros_like(advantages), cfg, None)
     assert logged["live_rows"] == 0 and logged["grad_norm"] == 0
     for p in twin.parameters():
@@ -276,7 +278,7 @@ def test_a_missing_phrasing_is_the_original_sampled_again():
 # ------------------------------------------------------------------ resume
 
 
-@pytest.mark.parametrize("algo", train.ALGORITHMS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
 def test_resume_equals_uninterrupted(tmp_path, algo):
     options = ["--algo", algo, "--updates-per-rollout", 2, "--kl-beta", 0.05, "--steps", 6,
                "--num-rephrasings", 1, "--acr-window", 4, "--lr-schedule", "cosine"]  # fmt: skip
@@ -295,6 +297,7 @@ def test_resume_equals_uninterrupted(tmp_path, algo):
 @pytest.fixture
 def refused(capsys):
     def check(*options):
+        capsys.readouterr()
         assert train.main([str(o) for o in options]) == 2
         said = capsys.readouterr()
         assert said.out == "" and said.err.count("\n") == 1, said
