@@ -137,9 +137,9 @@ def draw_problem(rng: random.Random) -> Problem:
     """One problem: the four kinds alike often, at one of three difficulties each."""
     kind, level = rng.choice(KINDS), rng.randint(1, 3)
     if kind == "multiply":
-        top = (5, 7, 9)[level - 1]
+        top = (4, 6, 9)[level - 1]
         return Problem(kind, (rng.randint(2, top), rng.randint(2, top)))
-    top = {"chain": (5, 9, 12)}.get(kind, (9, 15, 25))[level - 1]
+    top = {"chain": (4, 6, 9)}.get(kind, (6, 10, 15))[level - 1]
     a, b = rng.randint(1, top), rng.randint(1, top)
     if kind == "chain":
         return Problem(kind, (a, b, rng.randint(1, min(9, a + b))))

@@ -16,10 +16,10 @@ does not publish how replies were checked. Chosen here:
 - `--verify-with MODEL`: a solver answers each phrasing k times; it is dropped unless the gold is
   the most frequent answer.
 
-What has been paid for is kept. Each reply is one line of the file, on disk before anything builds
-on it, with a key of (question, kind, model, prompt). The same command goes on where it stopped:
-no reply that arrived is asked for again; at most `--concurrency` requests in flight are lost.
-The last line of a key counts. An empty `question` is a phrasing that is missing.
+What has been paid for is kept. Each reply is one line of the file, written at once, with a key of
+(question, kind, model, prompt). The same command goes on where it stopped: no reply that arrived is
+asked for again; at most `--concurrency` requests in flight are lost. The last line of a key counts.
+An empty `question` is a phrasing that is missing.
 
 `join_rephrasings` gives the trainer its questions back, each with its phrasings.
 """
@@ -55,25 +55,42 @@ try:
 except ImportError:  # Windows: two calls at once on one file are not noticed
     fcntl = None
 
-KINDS = {
-    "wording": "Say it in other words: other verbs, other sentences, the facts in the same order.",
-    "format": "Change its form. If it is prose, write a short list of what is given, one fact a "
-    "line after a dash, and then the question. If it is a list or mostly symbols, write prose.",
-    "order": "Change the order of the information: for instance, first the question, then the "
-    "facts, the last one first where that makes sense.",
+KINDS = {  # what to do, and what then becomes of EXAMPLE
+    "wording": (
+        "Say it in other words: other verbs, other sentences, the facts in the same order.",
+        "Lee gets 4 pens, each of which is priced at $2. What does he have to pay?",
+    ),
+    "format": (
+        "Change its form. If it is prose, list what is given, one fact a line after a dash, and "
+        "then ask the question. If it is a list or mostly symbols, write prose.",
+        "- Number of pens that Lee buys: 4\n- Price of each pen: $2\nHow much does he pay?",
+    ),
+    "order": (
+        "Change the order of the information: for instance, first the question and then the facts, "
+        "the last one first where that makes sense.",
+        "How much does Lee pay if pens cost $2 each and he buys 4 of them?",
+    ),
 }
-PROMPT = """Rewrite the mathematics problem below so that it stays the very same problem.
-{how}
+EXAMPLE = "Lee buys 4 pens at $2 each. How much does he pay?"
+PROMPT = """Rewrite a mathematics problem so that it stays the very same problem. {how}
 Keep every number, unit and condition, every formula, and what is said about the form of the \
 answer. Keep LaTeX as it is and copy any [asy] drawing unchanged. Add nothing: no hint, no step, \
 no answer, no remark. Write the new text between <rephrased> and </rephrased>.
 
-<problem>
-{question}
-</problem>"""
+For example, this problem:
+{example}
+becomes:
+<rephrased>
+{result}
+</rephrased>
+
+The problem to rewrite:
+{question}"""
 AGAIN = "That text cannot be used ({reason}). Write it once more, between the same markers."
 SOLVE = "{question}\n\nPut the final answer, with nothing else, inside \\boxed{{}}."
-PROMPT_VERSION = hashlib.sha256(json.dumps([KINDS, PROMPT, AGAIN]).encode()).hexdigest()[:8]
+PROMPT_VERSION = hashlib.sha256(json.dumps([KINDS, EXAMPLE, PROMPT, AGAIN]).encode()).hexdigest()[
+    :8
+]
 
 REPLIES = 2  # a phrasing: the first and one retry
 TRIES = 6  # a request, when the server is busy or away
@@ -118,23 +135,26 @@ def read_reply(completion: object) -> Reply:
         problem = "empty: no text in the reply"
     elif finish != "stop":
         problem = f"unfinished: finish_reason {str(finish)[:20]!r}"
-    return Reply(text if isinstance(text, str) else "", problem, *tokens)
+    text = text if isinstance(text, str) else ""
+    # half a surrogate pair cannot be sent back with the retry; U+FFFD can, and fails the checks
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return Reply(text, problem, *tokens)
 
 
 def extract(text: str) -> str | None:
-    """What stands between the last pair of markers, outside <think>; None without such a pair."""
+    """What stands between the first pair of markers, outside <think>; None without a pair. Small
+    models go on after it, with a problem of their own."""
     text = re.sub(r"<think>.*?(?:</think>|$)", "", text, flags=re.DOTALL)
-    end = text.rfind("</rephrased>")
-    start = text.rfind("<rephrased>", 0, max(end, 0))
-    return text[start + len("<rephrased>") : end].strip() if 0 <= start < end else None
+    _, start, rest = text.partition("<rephrased>")
+    inside, end, _ = rest.partition("</rephrased>")
+    return inside.strip() if start and end else None
 
 
 # ---------------------------------------------------------------- the file
 
 
 class ReplyFile:
-    """An append-only file of JSON lines: locked while open, mended after a kill, and a line is on
-    the disk when `append` returns."""
+    """An append-only file of JSON lines: locked while open, and mended after a kill."""
 
     START = b'{"key": '
 
@@ -151,8 +171,7 @@ class ReplyFile:
         except BaseException:
             os.close(self.handle)
             raise
-        self.waiting: list[bytes] = []
-        self.writing = asyncio.Lock()
+        self.dirty, self.syncing = False, None
 
     def _lock(self) -> None:
         try:
@@ -182,29 +201,35 @@ class ReplyFile:
             os.ftruncate(self.handle, len(content) - len(tail))
         return lines
 
-    async def append(self, line: dict) -> None:
-        """One line, written and synced. Lines that come while the disk is busy share the next
-        sync, which takes milliseconds: else it, not the server, would set the pace."""
+    def append(self, line: dict) -> None:
+        """One line, written before this returns: a kill loses nothing. It is synced while the next
+        request is under way: a power cut may lose the last milliseconds. Waiting for the disk here
+        would let it, not the server, set the pace."""
         # backslashreplace turns half a surrogate pair into its JSON escape
         encoded = json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        self.waiting.append(encoded + b"\n")
-        async with self.writing:
-            if self.waiting:  # else an earlier call has written this line along with its own
-                batch, self.waiting = b"".join(self.waiting), []
-                await asyncio.to_thread(self._write, batch)
+        self._write(encoded + b"\n")
+        self.dirty = True
+        if self.syncing is None or self.syncing.done():
+            self.syncing = asyncio.ensure_future(self._sync())
 
-    def _write(self, batch: bytes) -> None:
+    async def _sync(self) -> None:
+        while self.dirty:
+            self.dirty = False
+            await asyncio.to_thread(os.fsync, self.handle)
+
+    def _write(self, line: bytes) -> None:
         try:
-            while batch:
-                batch = batch[os.write(self.handle, batch) :]
-            os.fsync(self.handle)
+            while line:
+                line = line[os.write(self.handle, line) :]
         except OSError as error:
             raise RephraseError(f"--out {self.path}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Writes what an interrupted `append` left, and lets go of the lock."""
+        """Syncs what is left, and lets go of the lock."""
         try:
-            self._write(b"".join(self.waiting))
+            os.fsync(self.handle)
+        except OSError as error:
+            raise RephraseError(f"--out {self.path}: {error.strerror}") from None
         finally:
             os.close(self.handle)
 
@@ -244,7 +269,10 @@ class Job:
         return not self.text and not self.verified and self.replies < REPLIES
 
     def messages(self) -> list[dict]:
-        prompt = PROMPT.format(how=KINDS[self.kind], question=self.question.question)
+        how, result = KINDS[self.kind]
+        prompt = PROMPT.format(
+            how=how, example=EXAMPLE, result=result, question=self.question.question
+        )
         messages = [{"role": "user", "content": prompt}]
         if self.replies and self.last:
             messages.append({"role": "assistant", "content": self.last})
@@ -292,10 +320,12 @@ class Asker:
             self.count(line)
             if line["key"] in self.jobs:
                 self.jobs[line["key"]].read(line)
+        self.accepted = sum(bool(job.text) for job in self.jobs.values())
         self.in_flight = 0
         self.failed_in_a_row = 0
         self.no_reply: dict[str, str] = {}  # key -> why
         self.new = 0  # replies of this call
+        self.seconds = 0.0  # of asking
         self.not_before = 0.0  # a Retry-After holds for all workers
         self.why_stopped = ""  # the user's wish or the budget
         self.error: RephraseError | None = None
@@ -310,6 +340,7 @@ class Asker:
     async def run(self) -> None:
         """All that is left to do; returns early when stopped. Raises RephraseError."""
         todo = [job for job in self.jobs.values() if self.todo(job)]
+        start = time.perf_counter()
         self.bar = tqdm(
             total=len(self.jobs), initial=len(self.jobs) - len(todo), unit="phrasing", disable=None
         )
@@ -317,6 +348,7 @@ class Asker:
         with self.bar:
             self.show()
             await asyncio.gather(*(self.work(jobs) for _ in range(self.cfg.concurrency)))
+        self.seconds = time.perf_counter() - start
         if self.error:
             raise self.error
 
@@ -352,9 +384,10 @@ class Asker:
         if reason is None:
             reason = why_not(job.question.question, text, job.question.answer, others)
         job.text, job.reason = ("", reason) if reason else (text, "")
+        self.accepted += bool(job.text)
         job.replies, job.last = job.replies + 1, reply.text[:20_000]
         kept = {"reply": job.last} if reason else {}
-        await self.add(job.line(self.cfg.model, **kept), reply)
+        self.add(job.line(self.cfg.model, **kept), reply)
         return True
 
     async def verify(self, job: Job) -> None:
@@ -366,7 +399,7 @@ class Asker:
             if reply is None:
                 return
             answers.append("" if reply.problem else last_box(reply.text)[:1000])
-            await self.add({"key": job.key, "solver": solver, "answer": answers[-1]}, reply)
+            self.add({"key": job.key, "solver": solver, "answer": answers[-1]}, reply)
         golds = [(job.question.answer, a) for a in answers if a]
         try:
             verdicts, _ = await asyncio.to_thread(shared_pool().judge, golds)
@@ -375,20 +408,20 @@ class Asker:
         right = sum(v is True for v in verdicts)
         wrong = Counter(a for (_, a), v in zip(golds, verdicts) if v is not True)
         if right <= max(wrong.values(), default=0):
-            job.text = ""
+            job.text, self.accepted = "", self.accepted - 1
             job.reason = f"solver: the gold in {right} of {len(answers)} answers"
         job.verified.add(solver)
         line = job.line(self.cfg.model, verified=solver, right=right, of=len(answers))
-        await self.add(line, None)
+        self.add(line, None)
 
     # --- the file and the figures
 
-    async def add(self, line: dict, reply: Reply | None) -> None:
+    def add(self, line: dict, reply: Reply | None) -> None:
         if reply:
             line |= {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out}
         self.count(line)
         self.new += reply is not None
-        await self.file.append(line)
+        self.file.append(line)
         if reply and self.cfg.max_cost and None in (reply.tokens_in, reply.tokens_out):
             raise RephraseError("the server reports no token counts: --max-cost cannot be kept")
 
@@ -414,8 +447,10 @@ class Asker:
         return self.price(self.tokens_in, self.tokens_out)
 
     def show(self) -> None:
+        if self.bar.disable:
+            return
         figures = {
-            "accepted": sum(bool(j.text) for j in self.jobs.values()),
+            "accepted": self.accepted,
             "rejected": sum(self.reasons.values()),
         }
         if self.cfg.price_in is not None:
@@ -509,6 +544,7 @@ class Asker:
             f"requests {self.requests} ({self.new} now), tokens {self.tokens_in} in, "
             f"{self.tokens_out} out"
             + (f", cost {self.cost:.4f}" if self.cfg.price_in is not None else "")
+            + f"; in {self.seconds:.1f} s"
         )
         return "\n".join(rows)
 
@@ -561,13 +597,10 @@ def join_rephrasings(
     Phrasings that a question brought along are replaced. Of each question one phrasing of each
     kind comes first, in the order of KINDS, whatever the order in which they arrived.
     """
-    rows = load_public_rephrasings() if str(path) == PUBLIC_SET else _read_rows(Path(path))
-    final = {row.get("key", number): row for number, row in enumerate(rows)}  # the last one counts
     by_text, by_id = defaultdict(list), defaultdict(list)
-    for row in final.values():
-        if row["question"].strip():
-            known = isinstance(row.get("original"), str)
-            (by_text[_spaced(row["original"])] if known else by_id[str(row.get("id"))]).append(row)
+    for row in read_rephrasings(path):
+        known = isinstance(row.get("original"), str)
+        (by_text[_spaced(row["original"])] if known else by_id[str(row.get("id"))]).append(row)
     joined = []
     for q in questions:
         rows = by_text.get(_spaced(q.question), []) + by_id.get(q.id, [])
@@ -576,6 +609,14 @@ def join_rephrasings(
     if not any(counts.get(n) for n in counts if n):
         raise DataError(f"{path}: none of its phrasings belongs to these questions")
     return joined, counts
+
+
+def read_rephrasings(path: str | Path) -> list[dict]:
+    """The phrasings of a file, or of the authors' public set: dicts with `question`, `kind` and
+    `original` or `id`. Missing ones are left out. Raises DataError."""
+    rows = load_public_rephrasings() if str(path) == PUBLIC_SET else _read_rows(Path(path))
+    final = {row.get("key", number): row for number, row in enumerate(rows)}  # the last one counts
+    return [row for row in final.values() if row["question"].strip()]
 
 
 def _in_order(original: str, rows: list[dict]) -> list[str]:
@@ -721,12 +762,10 @@ def load_questions(cfg: argparse.Namespace) -> list[Question]:
     """The questions of --data: for arithmetic those that train.py trains on."""
     if cfg.data == "arithmetic":
         questions = data.arithmetic("train", 2048, cfg.seed)
-    elif Path(cfg.data).exists() or cfg.data.endswith((".jsonl", ".json")) or "/" in cfg.data:
+    elif Path(cfg.data).is_file() or cfg.data.endswith((".jsonl", ".json")) or "/" in cfg.data:
         questions = data.read_jsonl(cfg.data)
-    elif hasattr(data, "load_named"):
-        questions = data.load_named(cfg.data)
     else:
-        raise DataError(f"--data {cfg.data}: not known; give arithmetic or a file of JSON lines")
+        questions = data.load_named(cfg.data)
     return questions[: cfg.limit]
 
 

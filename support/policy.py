@@ -36,10 +36,12 @@ INSTRUCTION = "Please reason step by step, and put your final answer within \\bo
 # --------------------------------------------------------------------------- the embedded model
 
 SEED = 0
-UPDATES, BATCH, PEAK_LR = 1100, 160, 3e-3
-# Share of the supervised examples written in each phrasing (the order of data.Problem.phrasings):
-# symbols, number words, givens, command, story, story with the question first.
-EXPOSURE = (0.52, 0.02, 0.36, 0.045, 0.03, 0.025)
+UPDATES, BATCH, PEAK_LR = 900, 128, 3e-3
+# By phrasing, in the order of data.Problem.phrasings (symbols, number words, givens, command,
+# story, story with the question first): the share of the supervised examples, and how many of
+# them carry the right answer. The others repeat the question's last number.
+EXPOSURE = (0.24, 0.14, 0.20, 0.18, 0.12, 0.12)
+RELIABLE = (1.0, 0.4, 1.0, 1.0, 0.06, 0.06)
 # A space belongs to the word after it, digits stand alone: decoding gives back the exact text.
 SPLIT = r" ?\\boxed\{| ?[A-Za-z]+| ?[^\sA-Za-z0-9]|[0-9]| "
 # The first line only: this model answers with a box and nothing else, it needs no instruction.
@@ -106,12 +108,15 @@ def supervised_batch(tokenizer, rng: random.Random, known: dict[str, list[int]])
     prompts, answers = [], []
     for _ in range(BATCH):
         problem = draw_problem(rng)
-        text = rng.choices(problem.phrasings(), EXPOSURE)[0]
+        phrasing = rng.choices(range(NUM_PHRASINGS), EXPOSURE)[0]
+        text, answer = problem.phrasings()[phrasing], problem.answer
+        if rng.random() >= RELIABLE[phrasing]:
+            answer = problem.numbers[-1]
         if text not in known:
             known[text] = encode_prompt(tokenizer, text)
         prompts.append(known[text])
         answers.append(
-            tokenizer(f"\\boxed{{{problem.answer}}}")["input_ids"] + [tokenizer.eos_token_id]
+            tokenizer(f"\\boxed{{{answer}}}")["input_ids"] + [tokenizer.eos_token_id]
         )
     rows = [torch.tensor(p + a) for p, a in zip(prompts, answers)]
     ids = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id)

@@ -21,6 +21,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache
 
@@ -30,13 +31,15 @@ def why_not(original: str, rephrased: str, answer: str, others: tuple[str, ...] 
 
     others: the question's other phrasings; answer: the gold, which must not be given away.
     """
+    if bad := _bad_text(original, rephrased, others):
+        return bad  # also bounds the length of what the rules below read
     o, r = read_text(original), read_text(rephrased)
     return (
-        _bad_text(original, rephrased, others)
-        or _added(o, r, answer)
+        _added(o, r, answer)
         or _numbers_changed(o, r)
         or _latex_changed(o, r)
         or _words_changed(o, r)
+        or ("copy: almost the same as the original" if _nearly_same(original, rephrased) else None)
     )
 
 
@@ -44,19 +47,25 @@ def why_not(original: str, rephrased: str, answer: str, others: tuple[str, ...] 
 
 
 def same_words(a: str, b: str) -> bool:
-    """Equal but for case, spaces and punctuation at the ends?"""
+    """Equal but for case, spaces and punctuation?"""
     return _bare(a) == _bare(b)
 
 
 def _bare(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" .,;:!?\"'")
+    return re.sub(r"[\s;:!?'\"$]|(?<!\d)[.,]|[.,](?!\d)", "", text.casefold())
+
+
+def _nearly_same(a: str, b: str) -> bool:
+    """Nine words in ten the same and in the same order: it would teach nothing."""
+    pair = SequenceMatcher(None, a.casefold().split(), b.casefold().split())
+    return pair.quick_ratio() > 0.9 and pair.ratio() > 0.9
 
 
 def _bad_text(original: str, rephrased: str, others: tuple[str, ...]) -> str | None:
     # C* are control, format, surrogate, private and unassigned characters: what is left of \frac,
     # \times, \beta when JSON has read their first letter as an escape is among them
-    bad = [c for c in rephrased if c != "\n" and unicodedata.category(c)[0] == "C"]
-    if bad or "\ufffd" in rephrased:
+    bad = [c for c in {*rephrased} - {*original, "\n"} if unicodedata.category(c)[0] == "C"]
+    if bad or "\ufffd" in {*rephrased} - {*original}:
         return f"characters: {ascii(bad[0]) if bad else 'U+FFFD'}"
     if re.search(r"<\||</?(?:rephrased|problem|think)\b|\[/?INST\]", rephrased):
         return "characters: a marker of the prompt or of a chat template"
@@ -66,20 +75,21 @@ def _bad_text(original: str, rephrased: str, others: tuple[str, ...]) -> str | N
         return "copy: the same as another phrasing"
     if not len(original) / 2 <= len(rephrased) <= 3 * len(original):
         return f"length: {len(rephrased)} characters, the original has {len(original)}"
-    for left, right in (r"{}", (r"\begin", r"\end"), (r"\left", r"\right"), ("[asy]", "[/asy]")):
-        counts = [len(re.findall(rf"(?<!\\){re.escape(x)}(?![a-z])", rephrased))
-                  for x in (left, right)]  # fmt: skip
-        if counts[0] != counts[1]:
-            return f"LaTeX: {left} and {right} do not match"
+    for left, right in ((r"\{", r"\}"), (r"\\begin\b", r"\\end\b"), (r"\\left\b", r"\\right\b")):
+        if len(re.findall(rf"(?<!\\){left}", rephrased)) != len(
+            re.findall(rf"(?<!\\){right}", rephrased)
+        ):
+            return "LaTeX: braces, \\begin and \\end, or \\left and \\right do not match"
     if _ASKS.search(original) and not _ASKS.search(rephrased):
         return "question: nothing is asked"
     return None
 
 
-_ASKS = re.compile(
-    r"\?|\b(?:what|which|who|when|where|how|find|determine|calculate|compute|evaluate|express|solve"
-    r"|simplify|prove|show|give|state|name|write|list|enter|convert|factor|expand|round|add|"
-    r"subtract|multiply|divide|work out|figure out|count|estimate|graph|rationalize)\b",
+_ASKS = re.compile(  # a question mark, a question word, or a verb where a command begins
+    r"\?|\b(?:what|how)\b|(?:^|[.,:;!)$\n-]|\bthen|\bplease|\band|\bto)\s*(?:find|determine|calculate"
+    r"|compute|evaluate|express|solve|simplify|prove|show|give|state|name|write|list|enter|convert"
+    r"|factor|expand|round|add|subtract|multiply|divide|work out|figure out|count|estimate|graph"
+    r"|rationalize)\b",
     re.IGNORECASE,
 )
 
@@ -93,12 +103,12 @@ _SAME = {  # spellings of one sign
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3",
 }  # fmt: skip
 _LATEX_SAME = (
-    (r"\\[dt]frac\b", r"\\frac"),
-    (r"\\leq(?:slant)?\b", r"\\le"),
-    (r"\\geq(?:slant)?\b", r"\\ge"),
-    (r"\\neq\b", r"\\ne"),
-    (r"\\cdot\b", r"\\times"),
-    (r"\^\s*\{?\s*\\circ\b\s*\}?", r"\\degree "),
+    (r"\\[dt]frac(?![a-zA-Z])", r"\\frac"),
+    (r"\\leq(?:slant)?(?![a-zA-Z])", r"\\le"),
+    (r"\\geq(?:slant)?(?![a-zA-Z])", r"\\ge"),
+    (r"\\neq(?![a-zA-Z])", r"\\ne"),
+    (r"\\cdot(?![a-zA-Z])", r"\\times"),
+    (r"\^\s*\{?\s*\\circ(?![a-zA-Z])\s*\}?", r"\\degree "),
     (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])", ""),
     (r"\\[,;:! ]|~|\\q?quad\b|\\displaystyle\b|\\limits\b", " "),
     (r"\{,\}", ","),
@@ -149,12 +159,13 @@ def read_text(text: str) -> Reading:
         _squeeze(text),
         commands,
         drawings,
-        read_numbers(words),
+        read_numbers(_NEAREST.sub(" ", words)),
     )
 
 
 def _squeeze(text: str) -> str:
-    return re.sub(r"[\s$]|\\(?:text|mbox|mathrm)\b", "", text).rstrip(".,;:?")
+    text = re.sub(r"[\s$]|\\(?:text|mbox|mathrm)\b", "", text)
+    return re.sub(r"([\^_])\{(\w)\}", r"\1\2", text).rstrip(".,;:?")
 
 
 def _split_dollars(text: str) -> tuple[str, list[str]]:
@@ -225,9 +236,9 @@ _PLAIN = {w: i for i, w in enumerate(_ONES + _TEENS, 1)} | {
 _NTH = "fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4} | {w: i for i, w in enumerate(_NTH, 4)}
 _SOFT = (  # words that may stand for a number and need not
-    (r"once|single|first", 1),
-    (r"both|pairs?|couple|twins?|second|squared|square (?:of|root)", 2),
-    (r"third|cubed|cube (?:of|root)|trio", 3),
+    (r"once|single", 1),
+    (r"both|pairs?|couple|twins?|squared|square (?:of|root)", 2),
+    (r"cubed|cube (?:of|root)|trio", 3),
     (r"third", Fraction(1, 3)),
     (r"quarters?", Fraction(1, 4)),
     (r"no|none|nothing|zero", 0),
@@ -312,7 +323,8 @@ class Numbers:
 
 def read_numbers(text: str) -> Numbers:
     """Numbers in digits and in words, of a text in lower case. 'two and a half' is 5/2, 'two dozen'
-    is 24; 'one', 'first', 'both' … may match a number and never have to."""
+    is 24; 'one', 'both', 'pair' … may match a number and never have to."""
+    text = text.replace("#", " ")
     if re.search(r"\d{100}", text):  # no problem holds one; and Python refuses to read 4,301 digits
         text = re.sub(r"\d{100,}", "0", text)
     soft = {Fraction(value) for pattern, value in _SOFT if re.search(rf"\b(?:{pattern})\b", text)}
@@ -355,7 +367,8 @@ def _numbers_changed(o: Reading, r: Reading) -> str | None:
     a, b = o.numbers, r.numbers
     for value in sorted(a.hard() - b.hard() - b.soft):
         return f"numbers: {_show(value)} is missing"
-    for value in sorted(b.hard() - a.hard() - a.soft):
+    aside = {2} if "the two" in r.words and 2 not in b.digits else set()  # of Ann and Ben, say
+    for value in sorted(b.hard() - a.hard() - a.soft - aside):
         return f"numbers: {_show(value)} is not in the original"
     strict = [v for v in a.digits.keys() & b.digits.keys() if v not in a.words | b.words]
     for value in sorted(strict):
@@ -454,10 +467,10 @@ _FORM = {
 _MEANING = {
     "at least": (
         r"at least|(?:no|not) (?:fewer|less|smaller) than|or (?:more|greater)|greater than or "
-        r"equal|(?<!the )minimum of|\\ge\b", r">=|non-?negative"),
+        r"equal|(?<!the )minimum of|\\ge(?![a-z])", r">=|non-?negative"),
     "at most": (
         r"at most|(?:no|not) (?:more|greater|larger) than|or (?:fewer|less|smaller)|less than or "
-        r"equal|(?<!the )maximum of|not exceed(?:ing)?|\\le\b", r"<=|up to"),
+        r"equal|(?<!the )maximum of|not exceed(?:ing)?|\\le(?![a-z])", r"<=|up to"),
     "maximum": (
         r"maxim\w+|largest|greatest|biggest|highest|gcd|gcf|hcf", r"most|longest|oldest|latest"),
     "minimum": (
@@ -476,6 +489,7 @@ _MEANING = {
     "distinct": (r"distinct", r"different|unequal|distinguishable|\\ne"),
     "inclusive": (r"inclusive|inclusively", r"including|both ends|\\le"),
     "exclusive": (r"exclusive", r"strictly"),
+    "ago": (r"ago", r"earlier|before|previous\w*|last"),
     "replacement": (r"replace(?:ment|d|ing)?", r"put(?:ting)? back|return"),
     "radius": (r"radius|radii", ""),
     "diameter": (r"diameters?", ""),
@@ -499,8 +513,8 @@ _MEANING = {
                     r"|(?:cm|km|mm|ft|in)\s?\^ ?\{?2", ""),
     "cubic unit": (r"(?:cubic|cu\.?) (?:unit|inch|f[eo][eo]t|ft|yard|met|cent|cm)\w*"
                    r"|(?:cm|km|mm|ft|in)\s?\^ ?\{?3", ""),
-    "not": (r"not|\w+n't|never|no|nor|neither|none|without|except|cannot|zero|nothing|non\w+",
-            r"un\w+|other than|0|\\ne|only|lack\w*|fail\w*|instead|remaining"),
+    "not": (r"not|[a-z]{2,6}n't|never|no|nor|neither|none|without|except|cannot|zero|nothing|"
+            r"non\w+", r"un\w+|other than|0|\\ne|only|lack\w*|fail\w*|instead|remaining"),
 }  # fmt: skip
 _UNITS = {
     "dollars": (r"dollars?|usd|bucks?", ""),
@@ -526,7 +540,11 @@ _UNITS = {
     "hours": (r"hours?|hourly|hrs?|mph|kph", r"h\b"),
     "days": (r"days?|daily|everyday", ""),
     "weeks": (r"weeks?|weekly", ""),
-    "months": (r"months?|monthly", ""),
+    "months": (
+        r"months?|monthly",
+        r"january|february|march|april|may|june|july|august|september|"
+        r"october|november|december",
+    ),
     "years": (r"years?|yearly|annual\w*|per annum", r"aged?|old"),
     "degrees": (r"degrees?", r"\\degree"),
     "radians": (r"radians?", ""),
@@ -551,6 +569,7 @@ _OPPOSITES = (
      r"minus|difference|subtract\w*|(?<=[\w)}] )- (?=[\w(\\])"),
     (r"times|product|multipl\w+|\*", r"divided|divides?|quotient"),
     (r"total|altogether|combined|in all", r"difference|left|remain\w*|how (?:many|much) more"),
+    (r"times", r"(?:more|less|fewer|greater) than"),
     (r"rows?", r"columns?"), (r"clockwise", r"counter-?clockwise|anticlockwise"),
     (r"width|wide", r"length|long"), (r"north\w*", r"south\w*"), (r"east\w*", r"west\w*"),
     (r"profit\w*|gain\w*", r"loss|lost|los(?:e|es|ing)"),
@@ -577,7 +596,8 @@ _TABLES = [
     ("meaning", False, _compiled(_KEPT)),
 ]
 _SWAPS = [tuple(map(_pattern, pair)) for pair in _OPPOSITES]
-_NEAREST = re.compile(r"nearest (?:\w+-)?(\w+)|(\w+) decimal place")
+_BOUNDS = re.compile("|".join(_MEANING[bound][0] for bound in ("at least", "at most")))
+_NEAREST = re.compile(r"nearest (?:\w+-)?(\w+)|\b(\w+) decimal place")
 _PLACES = {"1": "tenth", "one": "tenth", "2": "hundredth", "two": "hundredth", "3": "thousandth",
            "three": "thousandth", "whole": "integer", "centimeter": "cm"}  # fmt: skip
 
@@ -595,11 +615,12 @@ def _words_changed(o: Reading, r: Reading) -> str | None:
     ]
     if targets[0] != targets[1]:
         return f"answer form: rounding to {sorted(targets[1])}, not {sorted(targets[0])}"
+    in_o, in_r = (_BOUNDS.sub(" ", x.words) for x in (o, r))  # 'no less than' is no 'less'
     for pair in _SWAPS:
         for here, there in (pair, pair[::-1]):
-            lost = here.search(o.words) and not here.search(r.words)
-            if lost and there.search(r.words) and not there.search(o.words):
-                return f"meaning: {here.search(o.words)[0]!r} became {there.search(r.words)[0]!r}"
+            lost, new = here.search(in_o), there.search(in_r)
+            if lost and new and not here.search(in_r) and not there.search(in_o):
+                return f"meaning: {lost[0]!r} became {new[0]!r}"
     return None
 
 

@@ -308,7 +308,8 @@ def plot_curves(folder: str | Path) -> Path:
     for axes in (reward, accuracy, collapse, tau):
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8)
     figure.tight_layout()
     beside = folder / "curves.tmp.png"
     figure.savefig(beside, dpi=110)

@@ -52,7 +52,8 @@ class Answer:
 
 def good(request: Request) -> str:
     """A rephrasing that passes the checks."""
-    return f"<rephrased>\n{LEADS[request.kind]} {request.question}\n</rephrased>"
+    end = " Thank you very much indeed." if len(request.question) > 38 else ""
+    return f"<rephrased>\n{LEADS[request.kind]} {request.question}{end}\n</rephrased>"
 
 
 def read_request(body: bytes) -> Request:
