@@ -21,7 +21,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = ("add", "subtract", "multiply", "chain")
 NUM_PHRASINGS = 6
 
 _ONES = (
@@ -133,17 +132,21 @@ class Problem:
         )
 
 
-def draw_problem(rng: random.Random) -> Problem:
-    """One problem: the four kinds alike often, at one of three difficulties each."""
-    kind, level = rng.choice(KINDS), rng.randint(1, 3)
-    if kind == "multiply":
-        top = (4, 6, 9)[level - 1]
-        return Problem(kind, (rng.randint(2, top), rng.randint(2, top)))
-    top = {"chain": (4, 6, 9)}.get(kind, (6, 10, 15))[level - 1]
+# the largest number of a problem, at each of three difficulties
+LARGEST = {"add": (6, 10, 15), "subtract": (6, 10, 15), "multiply": (5, 9, 12), "chain": (3, 6, 9)}
+LARGEST_ONE_STEP = {"add": (9, 20, 50), "subtract": (9, 20, 50)}
+
+
+def draw_problem(rng: random.Random, largest: dict[str, tuple[int, ...]] = LARGEST) -> Problem:
+    """One problem: the kinds alike often, at one of three difficulties each."""
+    kind, level = rng.choice(list(largest)), rng.randint(1, 3)
+    top = largest[kind][level - 1]
     a, b = rng.randint(1, top), rng.randint(1, top)
+    if kind == "subtract":
+        a, b = max(a, b), min(a, b)
     if kind == "chain":
-        return Problem(kind, (a, b, rng.randint(1, min(9, a + b))))
-    return Problem(kind, (a, b) if kind == "add" else (max(a, b), min(a, b)))
+        return Problem(kind, (a, b, rng.randint(1, min(top, a + b))))
+    return Problem(kind, (a, b))
 
 
 def is_held_out(problem: Problem, seed: int) -> bool:
@@ -156,20 +159,25 @@ def arithmetic(split: str, count: int, seed: int = 0, one_step: bool = False) ->
 
     No problem (numbers and operation, in whatever wording) is in both splits of a seed. Which of
     the phrasings is the original is drawn at random; the others follow in random order.
-    one_step: sums and differences only, asked in symbols or as a story (for SmolLM2).
+    one_step: sums and differences only, asked in symbols or as a story (for SmolLM2). Raises
+    DataError when the task has not so many questions.
     """
     rng = random.Random(stable_seed("arithmetic", split, seed))
     questions: dict[str, Question] = {}
-    while len(questions) < count:
-        problem = draw_problem(rng)
+    misses = 0
+    while misses < 20_000:
+        misses += 1
+        problem = draw_problem(rng, LARGEST_ONE_STEP if one_step else LARGEST)
         first, *others = rng.sample(problem.phrasings(), NUM_PHRASINGS)
-        plain = (problem.phrasings()[0], problem.phrasings()[4])  # symbols, story
-        if one_step and (problem.kind not in ("add", "subtract") or first not in plain):
+        if one_step and first not in (problem.phrasings()[0], problem.phrasings()[4]):
             continue
         if first not in questions and is_held_out(problem, seed) == (split == "test"):
             name = f"{problem.kind}/{'-'.join(map(str, problem.numbers))}/{len(questions)}"
             questions[first] = Question(name, first, str(problem.answer), tuple(others))
-    return list(questions.values())
+            misses = 0
+        if len(questions) == count:
+            return list(questions.values())
+    raise DataError(f"the embedded task has no {count} different questions; try fewer")
 
 
 # ---------------------------------------------------------------- files

@@ -44,7 +44,7 @@ class Config:
     overwrite: bool = option(False, "remove an earlier run in the folder first")
     resume: bool = option(False, "go on from the folder's last checkpoint")
     seed: int = option(0, "seed of questions and samples", low=0)
-    steps: int = option(200, "training steps (rollouts)", low=1)
+    steps: int = option(150, "training steps (rollouts)", low=1)
     stop_after: int = option(0, "stop after this step, schedule unchanged; 0: off", low=0)
     prompts_per_step: int = option(32, "questions a step (P)", low=1)
     group_size: int = option(8, "samples of a phrasing (G)", low=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import Counter
 
 import torch
 from torch import Tensor
@@ -21,12 +22,19 @@ from support.run_files import RunFolder, read_csv
 def describe(cfg: Config, policy: Policy, train_set: list, held_out: list) -> str:
     """What is about to run, with the first prompt as the model sees it."""
     prompt = policy.tokenizer.decode(policy.encode(train_set[0].question))
-    F = f" x {cfg.phrasings} phrasings" if cfg.phrasings > 1 else ""
+    F, filled = "", ""
+    if cfg.phrasings > 1:
+        N = cfg.num_rephrasings
+        F = f" x {cfg.phrasings} phrasings"
+        have = Counter(min(N, len(q.rephrasings)) for q in train_set)
+        found = ", ".join(f"{many} questions with {n}" for n, many in sorted(have.items()))
+        filled = f"rephrasings: {found}; the original is sampled again for each that is missing\n"
     return (
         f"{cfg.algo}: {cfg.model} ({policy.num_parameters / 1e6:.2f} M parameters) on {cfg.data}, "
         f"{len(train_set)} questions, {len(held_out)} held out\n"
         f"a step: {cfg.prompts_per_step} questions{F} x {cfg.group_size} samples, "
         f"{cfg.max_new_tokens} tokens at most\n"
+        f"{filled}"
         f"first prompt: {prompt!r}"
     )
 

@@ -61,9 +61,7 @@ def load_questions(cfg: Config) -> tuple[list[Question], list[Question]]:
     if cfg.rephrasings and cfg.phrasings > 1:
         from rephrase import join_rephrasings
 
-        questions, counts = join_rephrasings(questions, cfg.rephrasings)
-        found = ", ".join(f"{many} with {n}" for n, many in sorted(counts.items()))
-        print(f"rephrasings: {found}")
+        questions, _ = join_rephrasings(questions, cfg.rephrasings)
     if cfg.eval_data:
         held_out = data.read_jsonl(cfg.eval_data)[: cfg.eval_questions]
         asked = {q.question for q in held_out}

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from data import (
-    KINDS,
+    LARGEST,
     DataError,
     Problem,
     Question,
@@ -32,6 +32,12 @@ def test_no_problem_is_in_both_splits_whatever_its_wording():
         assert len({q.question for q in test}) == 512
 
 
+def test_asking_for_more_questions_than_there_are_ends_in_an_error_not_a_hang():
+    with pytest.raises(DataError, match="try fewer"):
+        arithmetic("test", 100_000)
+    assert len(arithmetic("train", 2048, one_step=True)) == 2048
+
+
 def test_same_seed_same_questions_other_seed_others():
     assert arithmetic("train", 50, 1) == arithmetic("train", 50, 1)
     assert arithmetic("train", 50, 1) != arithmetic("train", 50, 2)
@@ -50,7 +56,7 @@ def test_answers_are_those_of_the_numbers():
         expected = {"add": a + b, "subtract": a - b, "multiply": a * b}.get(p.kind)
         assert p.answer == (a + b - c[0] if expected is None else expected)
         assert p.answer >= 0
-    assert set(seen) == set(KINDS) and min(seen.values()) > 80
+    assert set(seen) == set(LARGEST) and min(seen.values()) > 80
 
 
 def test_each_question_has_five_other_phrasings_in_words_symbols_and_other_order():
