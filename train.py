@@ -84,14 +84,24 @@ def sample_step(policy: Policy, questions: list[data.Question], step: int, cfg: 
 
 
 def update_policy(
-    policy: Policy, optimizer, step: Step, advantages_B: Tensor, cfg: Config, reference
+    policy: Policy,
+    optimizer,
+    step: Step,
+    advantages_B: Tensor,
+    cfg: Config,
+    reference,
+    skip_dead: bool = True,
 ) -> dict[str, float]:
-    """`updates_per_rollout` optimizer steps on one rollout; returns what is logged of them."""
+    """`updates_per_rollout` optimizer steps on one rollout; returns what is logged of them.
+
+    skip_dead: leave out the rows without gradient (False to measure what that saves).
+    """
     model, rollout = policy.model, step.rollout
     weights_B = grpo.row_weights(rollout.lengths_B, cfg.loss_agg, cfg.max_new_tokens)
     # A row with advantage 0 has no gradient, unless the KL term gives it one. Leaving it out is
     # exact: it stays in the weights above, and the optimizer steps even where nothing is left.
-    live = torch.arange(len(advantages_B)) if cfg.kl_beta > 0 else advantages_B.nonzero()[:, 0]
+    every_row = cfg.kl_beta > 0 or not skip_dead
+    live = torch.arange(len(advantages_B)) if every_row else advantages_B.nonzero()[:, 0]
     prompt_lengths_B = torch.tensor([len(p) for p in step.anchored_prompts])
     batches = [
         live[rows]
@@ -112,17 +122,17 @@ def update_policy(
             )
 
     with torch.no_grad():
-        # one update: pi_old is pi, no second forward needed
-        many = cfg.updates_per_rollout > 1
-        old = [logprobs(model, rows) if many else None for rows in batches]
         ref = [logprobs(reference, rows) if reference else None for rows in batches]
+    old: list[Tensor | None] = [None] * len(batches)
     sums = dict.fromkeys(("loss", "grad_norm", "gap", "gap_tokens", "skipped"), 0.0)
     for update in range(cfg.updates_per_rollout):
         for parameter in model.parameters():  # zeros, not None: momentum and decay go on regardless
             parameter.grad = torch.zeros_like(parameter)
-        for rows, old_BT, ref_BT in zip(batches, old, ref):
+        for i, (rows, ref_BT) in enumerate(zip(batches, ref)):
             new_BT = logprobs(model, rows)
-            old_BT = new_BT.detach() if old_BT is None else old_BT
+            if update == 0:  # before the first optimizer step pi is pi_old: no forward of its own
+                old[i] = new_BT.detach()
+            old_BT = old[i]
             mask_BT = rollout.mask_BT[rows, : new_BT.shape[1]].to(new_BT.device)
             advantages = advantages_B[rows].to(new_BT)
             weights = weights_B[rows].to(new_BT)
@@ -275,14 +285,33 @@ def some_samples(batch: Step, advantages_PM: Tensor, step: int, count: int = 4) 
     ]
 
 
+def group_counts(batch: Step, groups_PM: Tensor, advantages_PM: Tensor, step: int) -> dict:
+    """A line of groups.jsonl: right answers, verdicts and tokens of each normalised group, and
+    whether it has a gradient in the end."""
+    tokens_PM = batch.rollout.lengths_B.view(groups_PM.shape)
+    return {
+        "step": step,
+        "right": (groups_PM > 0).sum(dim=1).tolist(),
+        "scored": (~groups_PM.isnan()).sum(dim=1).tolist(),
+        "tokens": tokens_PM.sum(dim=1).tolist(),
+        "live": (advantages_PM != 0).any(dim=1).int().tolist(),
+    }
+
+
 def none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
 def evaluate_and_log(
-    policy: Policy, held_out: list[data.Question], step: int, run: RunFolder, cfg: Config
+    policy: Policy,
+    held_out: list[data.Question],
+    step: int,
+    run: RunFolder,
+    cfg: Config,
+    frozen: Policy | None,
 ) -> Evaluation:
-    """pass@k on the held-out questions, as a line of eval.csv."""
+    """pass@k on the held-out questions, as a line of eval.csv; with the frozen starting policy,
+    the diversity of the completions too."""
     result = evaluate_policy(
         policy,
         held_out,
@@ -291,6 +320,7 @@ def evaluate_and_log(
         temperature=cfg.temperature,
         seed=cfg.seed,
         chunk_tokens=cfg.chunk_tokens,
+        embedder=frozen,
     )
     row = {"step": step, **result.row()}
     run.append_csv("eval.csv", row, list(row))
@@ -313,8 +343,11 @@ def train(
         avspo.AdaptiveThreshold(cfg.tau, 0.0 if cfg.fixed_tau else cfg.eta),
         recent_collapses=deque(maxlen=cfg.acr_window or None),
     )
-    # the reference of the KL term is the policy as it was at step 0
-    reference = load_policy(cfg.model, str(policy.model.device)).model if cfg.kl_beta > 0 else None
+    # the policy as it was at step 0: the KL term's reference, and what diversity is measured with
+    wanted = cfg.kl_beta > 0 or cfg.diversity
+    frozen = load_policy(cfg.model, str(policy.model.device)) if wanted else None
+    reference = frozen.model if cfg.kl_beta > 0 else None
+    embedder = frozen if cfg.diversity else None
     state = run.load_checkpoint(policy.model, optimizer) if cfg.resume else None
     if state is not None:
         progress.restore(state)
@@ -322,7 +355,7 @@ def train(
     last = min(cfg.steps, cfg.stop_after or cfg.steps)
     monitor, rates = CollapseMonitor(), []
     if state is None:
-        progress.first_rates = evaluate_and_log(policy, held_out, 0, run, cfg).rates()
+        progress.first_rates = evaluate_and_log(policy, held_out, 0, run, cfg, embedder).rates()
     if cfg.gradient_checkpointing:  # it acts in training mode only; there is no dropout left
         policy.model.gradient_checkpointing_enable({"use_reentrant": False})
         policy.model.train()
@@ -360,6 +393,8 @@ def train(
             logged["tokens_per_s"] = int(batch.rollout.mask_BT.sum()) / logged["step_s"]
             run.append_csv("metrics.csv", logged, METRICS)
             run.append_jsonl("samples.jsonl", some_samples(batch, advantages_PM, step))
+            counts = group_counts(batch, groups_PM, advantages_PM, step)
+            run.append_jsonl("groups.jsonl", [counts])
             if step == 1:
                 tqdm.write(report.after_first_step(cfg, policy, acr_read, logged["step_s"]))
             progress.step = step
@@ -373,7 +408,7 @@ def train(
             if progress.skipped_in_a_row == 3:
                 raise RunError(f"loss or gradient not finite in 3 steps running, up to step {step}")
             if step == cfg.steps or (cfg.eval_every and step % cfg.eval_every == 0):
-                rates = evaluate_and_log(policy, held_out, step, run, cfg).rates()
+                rates = evaluate_and_log(policy, held_out, step, run, cfg, embedder).rates()
             due = cfg.save_every and step % cfg.save_every == 0
             if (due or step == last or stop.asked) and not progress.skipped_in_a_row:
                 run.save_checkpoint(step, policy.model, optimizer, progress.state())

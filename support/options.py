@@ -44,7 +44,7 @@ class Config:
     overwrite: bool = option(False, "remove an earlier run in the folder first")
     resume: bool = option(False, "go on from the folder's last checkpoint")
     seed: int = option(0, "seed of questions and samples", low=0)
-    steps: int = option(150, "training steps (rollouts)", low=1)
+    steps: int = option(300, "training steps (rollouts)", low=1)
     stop_after: int = option(0, "stop after this step, schedule unchanged; 0: off", low=0)
     prompts_per_step: int = option(32, "questions a step (P)", low=1)
     group_size: int = option(8, "samples of a phrasing (G)", low=2)
@@ -56,7 +56,7 @@ class Config:
     thinking: bool = option(False, "let models think that have such a mode (Qwen3)")
     examples: int = option(0, "worked examples before each question, 0 to 3", low=0)
     temperature: float = option(1.0, "sampling temperature", low=0.05)
-    lr: float | None = option(None, "learning rate of AdamW [tiny 5e-5, else 1e-6]", low=1e-12)
+    lr: float | None = option(None, "learning rate of AdamW [tiny 7e-5, else 1e-6]", low=1e-12)
     lr_schedule: str = option("constant", "after the warm-up", choices=("constant", "cosine"))
     warmup_steps: int = option(0, "steps of linear warm-up", low=0)
     weight_decay: float = option(0.01, "weight decay of AdamW", low=0.0)
@@ -76,10 +76,13 @@ class Config:
     acr_window: int = option(0, "AVSPO: ACR over the last so many groups; 0: this step's", low=0)
     no_anchor: bool = option(False, "TA-GRPO: score completions under the phrasing they came from")
     no_pool: bool = option(False, "TA-GRPO: normalise each phrasing by itself")
-    eval_every: int = option(50, "steps between evaluations; 0: at start and end only", low=0)
+    eval_every: int = option(100, "steps between evaluations; 0: at start and end only", low=0)
     eval_questions: int | None = option(None, "held-out questions [tiny 512, else 32]", low=1)
     eval_samples: int | None = option(None, "samples a held-out question [tiny 4, else 1]", low=1)
-    save_every: int = option(50, "steps between checkpoints; 0: at the end only", low=0)
+    diversity: bool | None = option(
+        None, "measure how much completions differ, at each evaluation [tiny yes, else no]"
+    )
+    save_every: int = option(100, "steps between checkpoints; 0: at the end only", low=0)
     micro_batch_tokens: int | None = option(
         None, "tokens, padding included, in a forward and backward [tiny 16384, else 4096]", low=1
     )
@@ -112,11 +115,12 @@ class Config:
         tiny = self.model == "tiny"
         defaults = {
             "out": f"runs/{self.algo}-seed{self.seed}",
-            "max_new_tokens": 16 if tiny else 256,
-            "lr": 5e-5 if tiny else 1e-6,
+            "max_new_tokens": 16 if tiny else 128,
+            "lr": 7e-5 if tiny else 1e-6,
             "clip_eps_high": self.clip_eps,
             "eval_questions": 512 if tiny else 32,
             "eval_samples": 4 if tiny else 1,
+            "diversity": tiny,
             "micro_batch_tokens": 16384 if tiny else 4096,
         }
         for name, value in defaults.items():
@@ -164,9 +168,9 @@ def parse_options(argv: list[str] | None, description: str) -> Config:
     types = {"int": int, "float": float, "str": str, "int | None": int, "float | None": float}
     for f in dataclasses.fields(Config):
         text, choices = f.metadata["help"], f.metadata.get("choices")
-        if f.type == "bool":
+        if f.type.startswith("bool"):
             # a preset may switch these on, so there must be a way to switch them off
-            both = f.name in ("thinking", "gradient_checkpointing")
+            both = f.name in ("thinking", "gradient_checkpointing", "diversity")
             action = argparse.BooleanOptionalAction if both else "store_true"
             parser.add_argument(flag_of(f.name), action=action, help=text)
             continue

@@ -1,11 +1,12 @@
 """Load a policy: the embedded model by the name `tiny`, or any causal model by hub id or folder.
 
-The embedded model is a Llama of 0.85 M parameters that knows arithmetic unevenly: it was trained,
-with supervision, on far more examples of some phrasings than of others (`EXPOSURE`). So many of
-its groups are all right or all wrong, which is the situation both papers are about, and what it
-can do in one phrasing is there to be carried over to another.
+The embedded model is a Llama of 0.87 M parameters that knows arithmetic unevenly. In three of the
+six phrasings all its lessons were right (`RELIABLE`); in the two stories most answers merely
+repeated a number of the question; in number words nearly all did. So it is fluent, careless or
+lost, depending on how it is asked, and many of its groups are all right or all wrong. That is the
+situation both papers are about, and what it can do in one phrasing is there to be carried over.
 
-    python -m support.policy --rebuild tiny      # train it again (about 3 minutes on 2 cores)
+    python -m support.policy --rebuild tiny      # train it again (3 to 4 minutes on 2 cores)
     python -m support.policy --profile tiny      # success by phrasing, box share, ACR
 """
 
@@ -116,9 +117,7 @@ def supervised_batch(tokenizer, rng: random.Random, known: dict[str, list[int]])
         if text not in known:
             known[text] = encode_prompt(tokenizer, text)
         prompts.append(known[text])
-        answers.append(
-            tokenizer(f"\\boxed{{{answer}}}")["input_ids"] + [tokenizer.eos_token_id]
-        )
+        answers.append(tokenizer(f"\\boxed{{{answer}}}")["input_ids"] + [tokenizer.eos_token_id])
     rows = [torch.tensor(p + a) for p, a in zip(prompts, answers)]
     ids = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id)
     labels = pad_sequence(rows, batch_first=True, padding_value=-100)
@@ -129,6 +128,7 @@ def supervised_batch(tokenizer, rng: random.Random, known: dict[str, list[int]])
 
 def rebuild_tiny(folder: Path = TINY) -> None:
     """Trains the embedded model with supervision and writes it (bfloat16) into `folder`."""
+    torch.set_num_threads(2)  # sums in another order would give other bytes
     tokenizer = build_tokenizer()
     model = build_model(tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, betas=(0.9, 0.98))

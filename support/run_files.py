@@ -25,7 +25,14 @@ METRICS = (
 TIMING = ("tokens_per_s", "step_s")  # the only columns that differ between two equal runs
 # options that a resumed run may give anew: they change no number
 MAY_CHANGE = ("out", "overwrite", "resume", "stop_after", "save_every", "report_to", "show")
-OWN_FILES = ("config.json", "metrics.csv", "eval.csv", "samples.jsonl", "curves.png")
+OWN_FILES = (
+    "config.json",
+    "metrics.csv",
+    "eval.csv",
+    "samples.jsonl",
+    "groups.jsonl",
+    "curves.png",
+)
 OWN_FOLDERS = ("checkpoint", "model", "tensorboard")
 
 
@@ -127,7 +134,7 @@ class RunFolder:
 
     def cut_logs(self, step: int) -> None:
         """Removes every log line after `step`, and a last line that a kill left unfinished."""
-        for name in ("metrics.csv", "eval.csv", "samples.jsonl"):
+        for name in ("metrics.csv", "eval.csv", "samples.jsonl", "groups.jsonl"):
             path = self.path / name
             if not path.exists():
                 continue

@@ -145,7 +145,7 @@ def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str
         "weights": 4 * parameters,
         "gradients": 4 * parameters,
         "optimizer": 8 * parameters,
-        "reference": 4 * parameters if cfg.kl_beta > 0 else 0,
+        "reference": 4 * parameters if cfg.kl_beta > 0 or cfg.diversity else 0,
         "activations": cfg.micro_batch_tokens * (kept * hidden * width + 3 * 4 * config.vocab_size),
         "cache": 2 * cached * layers * heads * head * width,
     }

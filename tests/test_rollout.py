@@ -180,9 +180,11 @@ def test_left_padding_and_its_mask():
     assert mask.tolist() == [[1, 1, 1], [0, 0, 1]]
 
 
-def test_a_temperature_near_zero_is_refused(model):
+@pytest.mark.parametrize("temperature", [1e-4, 0.0099, -1.0])
+def test_a_temperature_near_zero_is_refused(model, temperature):
+    """Zero itself is greedy: test_temperature_zero_takes_the_likeliest_token."""
     with pytest.raises(ValueError, match="temperature"):
-        rollout_of(model, temperature=1e-4)
+        rollout_of(model, temperature=temperature)
 
 
 def test_sampling_leaves_training_mode_and_global_random_state_alone(model):

@@ -1,0 +1,205 @@
+"""The figures of evaluate.py. Titles say what is seen; colours are safe for the colour-blind."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.logs import CollapseLog
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vP*"
+
+
+def _pyplot():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _save(figure, path: Path) -> Path:
+    """Written beside its place and renamed: a figure is whole or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".tmp")
+    figure.tight_layout()
+    figure.savefig(beside, dpi=120, format=path.suffix[1:] or "png")
+    _pyplot().close(figure)
+    os.replace(beside, path)
+    return path
+
+
+def smooth(values: Sequence[float], window: int) -> list[float]:
+    """Mean of the last `window` values that are there."""
+    means = []
+    for i in range(len(values)):
+        part = [v for v in values[max(0, i - window + 1) : i + 1] if v == v]
+        means.append(sum(part) / len(part) if part else math.nan)
+    return means
+
+
+def ends(values: Sequence[float]) -> tuple[float, float, int]:
+    """(mean of the first n, mean of the last n, n): n is a tenth of the values, 10 at most."""
+    n = max(1, min(10, len(values) // 10))
+    first, last = ([v for v in part if v == v] for part in (values[:n], values[-n:]))
+    return _mean(first), _mean(last), n
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def plot_pass_at_k(curves: dict[str, dict[str, dict[int, tuple]]], path: Path) -> Path:
+    """pass@k over k, a panel a benchmark. curves: benchmark -> name -> k -> (value, low, high)."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(
+        1, len(curves), figsize=(max(6.4, 4.8 * len(curves)), 4.6), squeeze=False
+    )
+    for panel, (benchmark, by_name) in zip(axes[0], curves.items()):
+        for i, (name, curve) in enumerate(by_name.items()):
+            ks = sorted(curve)
+            mean, low, high = zip(*(curve[k] for k in ks))
+            colour = COLOURS[i % len(COLOURS)]
+            panel.plot(ks, mean, color=colour, marker=MARKERS[i % len(MARKERS)], label=name)
+            if len(ks) > 1:
+                panel.fill_between(ks, low, high, color=colour, alpha=0.15, linewidth=0)
+            else:
+                panel.vlines(ks, low, high, color=colour)
+        ticks = sorted({k for curve in by_name.values() for k in curve})
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(ticks, [str(k) for k in ticks])
+        panel.minorticks_off()
+        panel.set_title(_pass_title(benchmark, by_name), fontsize=10)
+        panel.set_xlabel("k (samples allowed)")
+        panel.set_ylabel("pass@k, with 95 % interval")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize=8)
+    return _save(figure, path)
+
+
+def _pass_title(benchmark: str, by_name: dict[str, dict[int, tuple]]) -> str:
+    names = list(by_name)
+    first, last = by_name[names[0]], by_name[names[-1]]
+    ks = sorted(set(first) & set(last))
+    if len(names) == 1 or not ks:
+        ks = sorted(first)
+        said = f"pass@{ks[0]} {first[ks[0]][0]:.2f}"
+        return f"{benchmark}: {said}" + (
+            f", pass@{ks[-1]} {first[ks[-1]][0]:.2f}" if len(ks) > 1 else ""
+        )
+    gain = [last[k][0] - first[k][0] for k in ks]
+    if len(ks) == 1:
+        return f"{benchmark}: {gain[0]:+.2f} at k = {ks[0]}"
+    return f"{benchmark}: {gain[0]:+.2f} at k = {ks[0]}, {gain[-1]:+.2f} at k = {ks[-1]}"
+
+
+def plot_training(logs: Sequence[CollapseLog], path: Path) -> Path:
+    """Reward and ACR of several runs over their steps."""
+    plt = _pyplot()
+    figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.4))
+    for panel, key, what in zip(panels, ("reward", "acr"), ("Reward", "ACR")):
+        changes = []
+        for i, log in enumerate(logs):
+            values = log.columns.get(key, [])
+            if not values:
+                continue
+            window = max(1, min(10, len(values) // 10))
+            colour = COLOURS[i % len(COLOURS)]
+            panel.plot(log.steps, values, color=colour, alpha=0.2, linewidth=0.7)
+            panel.plot(log.steps, smooth(values, window), color=colour, label=log.name)
+            first, last, _ = ends(values)
+            changes.append(f"{first:.2f} to {last:.2f}")
+        panel.set_title(f"{what}: {'; '.join(changes)}", fontsize=10)
+        panel.set_xlabel("step")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize=8) if changes else None
+    return _save(figure, path)
+
+
+def plot_collapse(log: CollapseLog, path: Path) -> Path:
+    """ACR over time with its two parts, and groups by number right where the log has them."""
+    plt = _pyplot()
+    panels = 2 if log.groups else 1
+    figure, axes = plt.subplots(1, panels, figsize=(5.9 * panels, 4.5), squeeze=False)
+    _draw_acr(axes[0][0], log)
+    if log.groups:
+        image = _draw_groups(axes[0][1], log)
+        figure.colorbar(image, ax=axes[0][1], label="share of the step's groups")
+    return _save(figure, path)
+
+
+def _draw_acr(panel, log: CollapseLog) -> None:
+    columns, steps = log.columns, log.steps
+    window = max(1, min(10, len(steps) // 10))
+    marker = "o" if len(steps) == 1 else None
+    if any(v == v for v in columns.get("acr_all_wrong", [])):
+        wrong = smooth(columns["acr_all_wrong"], window)
+        both = [w + r for w, r in zip(wrong, smooth(columns["acr_all_right"], window))]
+        if len(steps) > 1:
+            panel.fill_between(steps, 0, wrong, color="#E69F00", alpha=0.35, label="all wrong")
+            panel.fill_between(steps, wrong, both, color="#56B4E9", alpha=0.45, label="all right")
+        else:
+            panel.bar(steps, wrong, color="#E69F00", alpha=0.5, label="all wrong")
+            right = [b - w for b, w in zip(both, wrong)]
+            panel.bar(steps, right, bottom=wrong, color="#56B4E9", alpha=0.5, label="all right")
+    for key, colour, style, label in (
+        ("acr", "#000000", "-", "acr: the original's own samples"),
+        ("acr_group", "#D55E00", "--", "acr_group: the groups normalised"),
+        ("acr_after", "#0072B2", ":", "acr_after: without gradient at last"),
+    ):
+        if any(v == v for v in columns.get(key, [])):
+            values = smooth(columns[key], window)
+            panel.plot(steps, values, style, color=colour, label=label, marker=marker)
+    first, last, n = ends(columns["acr"])
+    if len(steps) > 1:
+        counted = f"first and last {n} steps" if n > 1 else "first and last step"
+        panel.set_title(f"Groups without gradient: ACR {first:.2f} to {last:.2f}\n({counted})")
+    else:
+        panel.set_title(f"Groups without gradient: ACR {first:.2f}")
+    panel.title.set_fontsize(10)
+    panel.set_ylim(0, 1.03)
+    if len(steps) > 1:
+        panel.set_xlim(steps[0], steps[-1])
+    else:
+        panel.set_xticks(steps)
+    panel.set_xlabel("step")
+    panel.set_ylabel("share of groups")
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=7)
+
+
+def _draw_groups(panel, log: CollapseLog):
+    """A column a step (or a mean of neighbours, 100 at most), a row for each number right."""
+    import numpy as np
+
+    top = max(size for groups in log.groups.values() for _, size in groups)
+    steps = sorted(log.groups)
+    columns = []
+    for part in np.array_split(np.array(steps), min(100, len(steps))):
+        counts = np.zeros(top + 1)
+        for step in part.tolist():
+            for right, _ in log.groups[step]:
+                counts[right] += 1
+        columns.append(counts / max(1, counts.sum()))
+    shares = np.array(columns).T
+    ends_share = shares[[0, -1]].sum(axis=0)
+    image = panel.imshow(
+        shares, origin="lower", aspect="auto", cmap="cividis", vmin=0, interpolation="nearest",
+        extent=(steps[0] - 0.5, steps[-1] + 0.5, -0.5, top + 0.5),
+    )  # fmt: skip
+    n = max(1, min(10, len(columns) // 10))
+    panel.set_title(
+        f"Groups with none or all of {top} right: {ends_share[:n].mean():.2f} to "
+        f"{ends_share[-n:].mean():.2f} of them",
+        fontsize=10,
+    )
+    panel.set_xlabel("step")
+    panel.set_ylabel("samples right in a group")
+    panel.set_yticks(range(top + 1) if top <= 16 else range(0, top + 1, top // 8))
+    if len(steps) == 1:
+        panel.set_xticks(steps)
+    return image
