@@ -318,8 +318,11 @@ def main() -> int:
     for number in range(1, options.rounds + 1):
         for side in sides:
             found[side].append(measure(side, options))
-            mean = statistics.mean(row["step"] for row in found[side][-1]["rows"])
-            print(f"round {number}  {side:13} {mean:7.2f} s a step", flush=True)
+            last = found[side][-1]
+            mean = statistics.mean(row["step"] for row in last["rows"])
+            print(
+                f"round {number}  {side:13}{mean:8.2f} s a step, {last['peak']:.2f} GB", flush=True
+            )
     table(found, options.prompts * options.group)
     return 0
 

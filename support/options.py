@@ -56,8 +56,10 @@ class Config:
     thinking: bool = option(False, "let models think that have such a mode (Qwen3)")
     examples: int = option(0, "worked examples before each question, 0 to 3", low=0)
     temperature: float = option(1.0, "sampling temperature", low=0.05)
-    lr: float | None = option(None, "learning rate of AdamW [tiny 7e-5, else 1e-6]", low=1e-12)
-    lr_schedule: str = option("constant", "after the warm-up", choices=("constant", "cosine"))
+    lr: float | None = option(None, "learning rate of AdamW [tiny 1e-4, else 1e-6]", low=1e-12)
+    lr_schedule: str = option(
+        "", "after the warm-up [tiny cosine, else constant]", choices=("constant", "cosine")
+    )
     warmup_steps: int = option(0, "steps of linear warm-up", low=0)
     weight_decay: float = option(0.01, "weight decay of AdamW", low=0.0)
     grad_clip: float = option(1.0, "largest gradient norm", low=1e-12)
@@ -116,7 +118,8 @@ class Config:
         defaults = {
             "out": f"runs/{self.algo}-seed{self.seed}",
             "max_new_tokens": 16 if tiny else 128,
-            "lr": 7e-5 if tiny else 1e-6,
+            "lr": 1e-4 if tiny else 1e-6,
+            "lr_schedule": "cosine" if tiny else "constant",
             "clip_eps_high": self.clip_eps,
             "eval_questions": 512 if tiny else 32,
             "eval_samples": 4 if tiny else 1,

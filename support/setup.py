@@ -47,7 +47,7 @@ def pick_dtype(name: str, device: str, parameters: int) -> torch.dtype:
 def load_questions(cfg: Config) -> tuple[list[Question], list[Question]]:
     """(training questions, held-out questions), disjoint. Raises DataError."""
     if cfg.data in ("arithmetic", "one-step"):
-        count = cfg.max_questions or 2048
+        count = cfg.max_questions or 4096
         one_step = cfg.data == "one-step"
         return (
             data.arithmetic("train", count, cfg.seed, one_step),

@@ -59,7 +59,7 @@ def test_beta_is_zero_for_every_algorithm_unless_asked_for():
 
 
 def test_learning_rate_warms_up_then_stays_or_follows_a_cosine_to_zero():
-    cfg = Config(algo="grpo", lr=1.0, warmup_steps=4, steps=12)
+    cfg = Config(algo="grpo", lr=1.0, lr_schedule="constant", warmup_steps=4, steps=12)
     assert [learning_rate(cfg, s) for s in (1, 2, 4, 5, 12)] == [0.25, 0.5, 1, 1, 1]
     cfg.lr_schedule = "cosine"
     assert learning_rate(cfg, 8) == pytest.approx(0.5)

@@ -115,7 +115,7 @@ def test_a_run_writes_the_files_of_the_design_and_a_model_that_loads(tmp_path):
     assert [row["step"] for row in rows_of(tmp_path, "eval.csv")] == ["0", "2", "4"]
     sample = json.loads((tmp_path / "samples.jsonl").read_text().splitlines()[0])
     assert {"step", "prompt", "gold", "completion", "reward", "advantage"} <= set(sample)
-    assert json.loads((tmp_path / "config.json").read_text())["options"]["lr"] == 7e-5
+    assert json.loads((tmp_path / "config.json").read_text())["options"]["lr"] == 1e-4
     trained, start = load_policy(str(tmp_path / "model")), load_policy("tiny")
     assert trained.encode("What is 1 + 1?") == start.encode("What is 1 + 1?")
     assert any(
@@ -364,4 +364,4 @@ def test_a_folder_that_holds_a_run_is_not_written_over(refused, tmp_path):
 def test_resume_with_other_options_is_refused_by_name(refused, tmp_path):
     run(tmp_path, "--algo", "grpo", "--stop-after", 2)
     said = refused("--algo", "grpo", *SMALL, "--out", tmp_path, "--resume", "--lr", "0.1")
-    assert "--lr (7e-05 -> 0.1)" in said
+    assert "--lr (0.0001 -> 0.1)" in said
