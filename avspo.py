@@ -166,4 +166,6 @@ def gate_open_probability(num_groups: int, collapse_probability: float, tau: flo
     binomial = torch.distributions.Binomial(
         num_groups, torch.tensor(collapse_probability, dtype=torch.float64)
     )
-    return float(binomial.log_prob(torch.tensor(opens, dtype=torch.float64)).exp().sum())
+    return float(
+        binomial.log_prob(torch.tensor(opens, dtype=torch.float64)).exp().sum().clamp(max=1.0)
+    )

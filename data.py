@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import re
 from dataclasses import dataclass
@@ -215,6 +216,10 @@ def _parse_line(line: str, where: str, default_id: str) -> Question:
         raise DataError(f"{where}: not JSON ({error})") from None
     except RecursionError:
         raise DataError(f"{where}: JSON nested too deep") from None
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{where}: holds half a character (a lone surrogate)") from None
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object with 'question' and 'answer'")
     for key in ("question", "answer"):
@@ -228,13 +233,15 @@ def _parse_line(line: str, where: str, default_id: str) -> Question:
         raise DataError(f"{where}: 'answer' must be a text or a number")
     if not str(answer).strip():
         raise DataError(f"{where}: 'answer' is empty")
+    if isinstance(answer, float) and not math.isfinite(answer):
+        raise DataError(f"{where}: 'answer' is not a finite number")
     rephrasings = row.get("rephrasings") or []
     if not isinstance(rephrasings, list) or not all(
         isinstance(r, str) and r.strip() for r in rephrasings
     ):
         raise DataError(f"{where}: 'rephrasings' must be a list of texts that are not empty")
     return Question(
-        str(row.get("id", default_id)),
+        default_id if row.get("id") is None else str(row["id"]),
         question,
         str(answer).strip(),
         tuple(rephrasings),

@@ -98,7 +98,7 @@ def paired_difference(
     return float(difference.mean()), *bootstrap_interval(difference)
 
 
-def zero_gradient_probability(
+def zero_gradient_from_counts(
     scored_F: Sequence[int], right_F: Sequence[int], G: int
 ) -> float | None:
     """Unbiased estimate of prod_f p_f^G + prod_f (1-p_f)^G: the chance that G samples of each of F
@@ -684,11 +684,11 @@ def inspect_counts(found: list[list[tuple[str, tuple[int, int]]]], G: int, N: in
     before, pooled, control = [], [], []
     for phrasings in found:
         scored_F, right_F = zip(*(count for _, count in phrasings))
-        together = zero_gradient_probability(scored_F, right_F, G)
+        together = zero_gradient_from_counts(scored_F, right_F, G)
         if len(phrasings) == N + 1 and together is not None:
-            before.append(zero_gradient_probability(scored_F[:1], right_F[:1], G))
+            before.append(zero_gradient_from_counts(scored_F[:1], right_F[:1], G))
             pooled.append(together)
-            larger = zero_gradient_probability(scored_F[:1], right_F[:1], G * (N + 1))
+            larger = zero_gradient_from_counts(scored_F[:1], right_F[:1], G * (N + 1))
             control += [larger] if larger is not None else []
     return {
         "questions": len(found),

@@ -86,8 +86,8 @@ def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """The k3 estimate of KL(pi || pi_ref) per token, >= 0, for tokens drawn from pi.
 
     k3 = pi_ref/pi - log(pi_ref/pi) - 1. Its mean over tokens of pi is the KL. The log ratio is
-    clamped at +-20 before exp. Its gradient, with the tokens held fixed, is that of the reverse
-    KL(pi_ref || pi): another slope, the same minimum.
+    clamped at +-20 before exp. Its gradient, with the tokens held fixed, is that of
+    KL(pi_ref || pi), not of KL(pi || pi_ref): another slope, the same minimum.
     """
     log_ratio = (ref_logprobs - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     # k3_t = pi_ref/pi - log(pi_ref/pi) - 1
@@ -145,7 +145,7 @@ def ratio_diagnostics(
     With one update per rollout the ratio is 1 and nothing is ever clipped.
     """
     mask_BT = mask_BT.bool()
-    ratio_BT = (logprobs_BT - old_logprobs_BT).exp()
+    ratio_BT = (logprobs_BT - old_logprobs_BT).clamp(max=MAX_LOG_RATIO).exp()
     good_B1 = advantages_B[:, None] > 0
     bad_B1 = advantages_B[:, None] < 0
     cut_BT = (good_B1 & (ratio_BT > 1 + clip_high)) | (bad_B1 & (ratio_BT < 1 - clip_low))

@@ -14,9 +14,10 @@ Three things make it fast, and each changes nothing but the time: a prompt is ru
 samples, when they are drawn and when they are scored; finished rows leave the batch; and logits are
 taken for completion tokens only, a few at a time, and computed again in the backward pass.
 
-Random numbers. A sample depends on (seed, step, row, position) only: one uniform number for each,
-turned into a token by the inverse of the cumulative distribution (float64) in a logits processor,
-under `generate(do_sample=False)`. How rows are batched or cut into chunks changes no sample.
+Random numbers. A sample depends on (seed, step, row, position) and the step's shape (P, G, T) only:
+one uniform number for each, turned into a token by the inverse of the cumulative distribution
+(float64) in a logits processor, under `generate(do_sample=False)`. How rows are batched or cut into
+chunks changes no sample (in float32; bfloat16 rounds differently in other shapes).
 
 Shapes: _P questions · _F phrasings · _G samples of a phrasing · _B rows (P*F*G) · _T tokens ·
 _V vocabulary. Rows are in order: all samples of a phrasing, then the next phrasing, then the next

@@ -175,11 +175,20 @@ def update_policy(
     }
 
 
-def share_without_gradient(groups_PM: Tensor, advantages_PM: Tensor) -> float:
-    """`acr_after`: groups whose real samples all have advantage 0, of those with two verdicts."""
+def what_is_left(groups_PM: Tensor, advantages_PM: Tensor) -> dict[str, float]:
+    """`acr_after` and its two parts, as `collapse_report`: groups whose real samples all have
+    advantage 0 once the algorithm is done, of those with two verdicts."""
     able_P = scorable(groups_PM)
     dead_P = able_P & (advantages_PM == 0).all(dim=1)
-    return int(dead_P.sum()) / int(able_P.sum()) if able_P.any() else math.nan
+    wrong_P = dead_P & (groups_PM.nan_to_num(nan=-math.inf).amax(dim=1) <= 0)
+    able, dead, wrong = (int(x.sum()) for x in (able_P, dead_P, wrong_P))
+    if not able:
+        return dict.fromkeys(("acr", "acr_all_wrong", "acr_all_right"), math.nan)
+    return {
+        "acr": dead / able,
+        "acr_all_wrong": wrong / able,
+        "acr_all_right": (dead - wrong) / able,
+    }
 
 
 def learning_rate(cfg: Config, step: int) -> float:
@@ -215,12 +224,16 @@ class Progress:
         }
 
     def restore(self, state: dict) -> None:
-        self.step = state["step"]
-        self.threshold.tau = state["tau"]
-        self.threshold.last_reward = state["last_reward"]
-        self.skipped_in_a_row = state["skipped_in_a_row"]
-        self.recent_collapses.extend(state["recent_collapses"])
-        self.first_rates = state["first_rates"]
+        """Raises RunError where the checkpoint's state is not what `state` wrote."""
+        try:
+            self.step = state["step"]
+            self.threshold.tau = float(state["tau"])
+            self.threshold.last_reward = state["last_reward"]
+            self.skipped_in_a_row = int(state["skipped_in_a_row"])
+            self.recent_collapses.extend(state["recent_collapses"])
+            self.first_rates = list(state["first_rates"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"the checkpoint's state.json is damaged ({error!r})") from None
 
 
 def read_acr(groups_PM: Tensor, progress: Progress, cfg: Config) -> float:
@@ -385,7 +398,8 @@ def train(
             raw = collapse_report(batch.rewards_PFG[:, 0])  # what plain GRPO would have seen
             logged |= {"step": step, **raw, **rollout_metrics(batch, groups_PM)}
             logged |= {"acr_group": joint["acr"], "unscorable": joint["unscorable"]}
-            logged["acr_after"] = share_without_gradient(groups_PM, advantages_PM)
+            left = what_is_left(groups_PM, advantages_PM)
+            logged["acr_after"] = left["acr"]
             logged["tau"] = tau if cfg.uses_avspo else None
             logged["gate_open"] = int(gate_open)
             logged["virtual_k"] = virtual_k(groups_PM, acr_read, cfg) if gate_open else None
@@ -403,7 +417,7 @@ def train(
             bar.set_postfix(
                 reward=f"{logged['reward']:.2f}", ACR=f"{raw['acr']:.2f}", tau=f"{tau:.2f}"
             )
-            if sentence := monitor.update(raw, logged["reward"]):
+            if sentence := monitor.update(left, logged["reward"]):
                 tqdm.write(f"step {step}: {sentence}")
             if progress.skipped_in_a_row == 3:
                 raise RunError(f"loss or gradient not finite in 3 steps running, up to step {step}")
@@ -420,6 +434,7 @@ def train(
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status 0; 2 with one line on stderr for anything the user can mend."""
+    run = None
     try:
         cfg = parse_options(argv, __doc__.split("\n\n")[0])
         if cfg.show:
@@ -427,11 +442,14 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         device = setup.pick_device(cfg.device)
         check_model_name(cfg.model)
-        run = RunFolder(cfg.out, cfg.overwrite, cfg.resume)
-        run.check_unchanged(dataclasses.asdict(cfg))
+        # --explain writes nothing, so it does not mind a run that is there
+        run = RunFolder(cfg.out, cfg.overwrite, cfg.resume or cfg.explain)
+        if not cfg.explain:
+            run.check_unchanged(dataclasses.asdict(cfg))
+            setup.refuse_own_input(cfg)
         writer = report.tensorboard_writer(cfg)
         train_set, held_out = setup.load_questions(cfg)
-        train_set = setup.judgeable(train_set, cfg)
+        train_set, held_out = setup.judgeable(train_set, held_out, cfg)
         memory = setup.check_memory(cfg, device)
         policy = load_policy(cfg.model, device)
         policy.thinking, policy.examples = cfg.thinking, cfg.examples
@@ -461,6 +479,15 @@ def main(argv: list[str] | None = None) -> int:
     except (OptionError, RunError, PolicyError, data.DataError) as error:
         print(f"train.py: error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a full disk, a name too long
+        print(f"train.py: error: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("train.py: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    finally:
+        if run is not None:
+            run.close()
 
 
 if __name__ == "__main__":

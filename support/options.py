@@ -50,7 +50,7 @@ class Config:
     group_size: int = option(8, "samples of a phrasing (G)", low=2)
     num_rephrasings: int = option(3, "TA-GRPO: rephrasings of a question (N)", low=0)
     max_new_tokens: int | None = option(
-        None, "longest completion, tokens [tiny 16, else 256]", low=1
+        None, "longest completion, tokens [tiny 16, else 128]", low=1
     )
     max_prompt_tokens: int = option(512, "longer prompts are reported and left out", low=1)
     thinking: bool = option(False, "let models think that have such a mode (Qwen3)")
@@ -136,6 +136,10 @@ class Config:
                 raise OptionError(f"{flag} {value or 'is missing'}: one of {', '.join(choices)}")
             if low is not None and not (math.isfinite(value) and value >= low):
                 raise OptionError(f"{flag} {value}: must be {low} or more")
+            if isinstance(value, int) and f.name != "seed" and value > 10**6:
+                raise OptionError(f"{flag} {value}: must be 1000000 or less")
+        if self.examples and tiny:
+            raise OptionError("--examples: the embedded model has not learnt to read any")
         if self.examples > 3:
             raise OptionError(f"--examples {self.examples}: there are 3")
         if self.clip_eps >= 1:
@@ -143,7 +147,10 @@ class Config:
         if not self.fixed_tau and not 0.1 <= self.tau <= 0.9:
             raise OptionError(f"--tau {self.tau}: outside [0.1, 0.9] it needs --fixed-tau")
         if self.virtual_k != "adaptive" and not (
-            self.virtual_k.isascii() and self.virtual_k.isdigit() and int(self.virtual_k) >= 1
+            self.virtual_k.isascii()
+            and self.virtual_k.isdigit()
+            and len(self.virtual_k) < 7
+            and int(self.virtual_k) >= 1
         ):
             raise OptionError(f"--virtual-k {self.virtual_k}: adaptive, or a number of 1 or more")
         if self.overwrite and self.resume:
@@ -185,6 +192,8 @@ def parse_options(argv: list[str] | None, description: str) -> Config:
     given = vars(parser.parse_args(argv))
     preset = PRESETS.get(given.get("preset", "tiny"), {"options": {}})
     cfg = Config(**preset["options"] | given)
+    if cfg.show and not cfg.algo:
+        cfg.algo = "grpo"
     cfg.check()
     return cfg
 

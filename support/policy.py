@@ -275,13 +275,20 @@ def load_policy(name: str, device: str = "cpu") -> Policy:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    logging.set_verbosity_error()  # what matters is said here, in one line
     check_model_name(name)
     source = str(TINY) if name == "tiny" else name
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(
-            source, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=torch.float32,
+            use_safetensors=True,
+            attn_implementation="sdpa",
+            output_loading_info=True,
         )
+        if loaded["missing_keys"]:  # they would start at random
+            raise ValueError(f"its files lack {sorted(loaded['missing_keys'])[0]} and so on")
     except Exception as error:  # the hub, the disk and the formats fail in dozens of ways
         reason = " ".join(str(error).split())[:300]
         hint = "" if Path(source).exists() else " (offline? give --model a folder instead)"

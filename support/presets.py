@@ -1,4 +1,4 @@
-"""Named settings: plain dictionaries over the defaults of `train.Config`. Flags still win.
+"""Named settings: plain dictionaries over the defaults of `support.options`. Flags still win.
 
 `python train.py --preset NAME --show` prints one in full.
 """

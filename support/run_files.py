@@ -16,6 +16,7 @@ import signal
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 METRICS = (
     "step reward reward_group acr acr_all_wrong acr_all_right acr_group acr_after tau gate_open "
@@ -57,8 +58,12 @@ def formatted(value: object) -> str:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    """The rows of a log of this project. Raises RunError."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from None
 
 
 class RunFolder:
@@ -73,16 +78,52 @@ class RunFolder:
         self.resume = resume
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"--out {self.path}: is a file, not a folder")
-        holds_run = any((self.path / name).exists() for name in OWN_FILES + OWN_FOLDERS)
-        if holds_run and not (overwrite or resume):
+        try:
+            held = [n for n in OWN_FILES + OWN_FOLDERS if (self.path / n).exists()]
+        except OSError as error:
+            raise RunError(f"--out {str(self.path)[:80]}: {error.strerror}") from None
+        if held and not (overwrite or resume):
             raise RunError(f"--out {self.path}: holds a run already; add --overwrite or --resume")
+        if held and overwrite and not self._is_run():
+            message = f"--out {self.path}: {held[0]} there is not a run's; choose another folder"
+            raise RunError(message)
+        if resume and self.checkpoints() and not (self.path / "config.json").exists():
+            raise RunError(f"--out {self.path}: has checkpoints but no config.json to compare with")
         self.overwrite = overwrite
         self.mirror = None  # a tensorboard SummaryWriter
+        self.lock: int | None = None
+
+    def close(self) -> None:
+        """Gives the folder free for another run."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def _is_run(self) -> bool:
+        """Is what stands there a run's? Only then may it be removed."""
+        try:
+            config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+            return "options" in config and "versions" in config
+        except (OSError, ValueError, TypeError):
+            return (self.path / "metrics.csv").is_file()
+
+    def _lock(self) -> None:
+        """Two runs in one folder would mix their lines. The lock goes with the process."""
+        try:
+            import fcntl
+        except ImportError:  # Windows: not noticed
+            return
+        self.lock = os.open(self.path, os.O_RDONLY)  # the folder itself: no file is left behind
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"--out {self.path}: another run is writing there") from None
 
     def prepare(self, config: dict) -> None:
         """Makes the folder, clears it where asked to, writes config.json."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._lock()
             if self.overwrite:
                 self._clear()
             write_atomically(self.path / "config.json", json.dumps(config, indent=1) + "\n")
@@ -138,7 +179,10 @@ class RunFolder:
             path = self.path / name
             if not path.exists():
                 continue
-            lines = path.read_text(encoding="utf-8").split("\n")
+            try:
+                lines = path.read_text(encoding="utf-8").split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise RunError(f"{path}: cannot be read ({error})") from None
             whole = lines[:-1]  # what stands after the last newline was never finished
             head, body = (whole[:1], whole[1:]) if name.endswith("csv") else ([], whole)
             kept = head + [line for line in body if self._step_of(name, line) <= step]
@@ -178,7 +222,7 @@ class RunFolder:
             if place.exists():  # the same step again, after a resume at the very end
                 shutil.rmtree(place)
             os.replace(beside, place)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, SafetensorError) as error:
             shutil.rmtree(beside, ignore_errors=True)
             raise RunError(f"checkpoint of step {step} could not be written: {error}") from None
         for old in self.checkpoints()[:-2]:
@@ -194,7 +238,7 @@ class RunFolder:
             policy.tokenizer.save_pretrained(beside)
             shutil.rmtree(place, ignore_errors=True)
             os.replace(beside, place)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, SafetensorError) as error:
             shutil.rmtree(beside, ignore_errors=True)
             message = f"model/ could not be written ({error}); --resume tries again"
             raise RunError(message) from None
@@ -213,6 +257,8 @@ class RunFolder:
         for place in reversed(found):
             try:
                 state = json.loads((place / "state.json").read_text(encoding="utf-8"))
+                if not isinstance(state["step"], int):
+                    raise ValueError("its step is not a number")
                 weights = load_file(place / "weights.safetensors")
                 moments = load_file(place / "optimizer.safetensors")
                 parameters = dict(model.named_parameters())

@@ -13,7 +13,7 @@ import torch
 import data
 from data import DataError, Question
 from reward import check_golds
-from support.options import Config, OptionError
+from support.options import Config, OptionError, flag_of
 from support.policy import TINY, Policy, PolicyError
 
 
@@ -23,7 +23,8 @@ def pick_device(name: str) -> str:
     there["cpu"] = True
     if name == "auto":
         return next(device for device, is_there in there.items() if is_there)
-    if not there.get(name.split(":")[0]):
+    kind, _, number = name.partition(":")
+    if not there.get(kind) or (number and not number.isdigit()):
         raise OptionError(f"--device {name}: not on this machine; one of auto, cpu, cuda, mps")
     return name
 
@@ -41,12 +42,24 @@ def pick_dtype(name: str, device: str, parameters: int) -> torch.dtype:
     return torch.float32
 
 
+def refuse_own_input(cfg: Config) -> None:
+    """Raises OptionError where the run would write over what it reads."""
+    out = Path(cfg.out).resolve()
+    for name in ("model", "data", "eval_data", "rephrasings"):
+        path = Path(getattr(cfg, name) or "/").resolve()
+        if path == out or (path.parent == out and path.is_file()):
+            raise OptionError(f"--out {cfg.out}: {flag_of(name)} is read from there")
+
+
 # ------------------------------------------------------------------------------- questions
 
 
 def load_questions(cfg: Config) -> tuple[list[Question], list[Question]]:
     """(training questions, held-out questions), disjoint. Raises DataError."""
     if cfg.data in ("arithmetic", "one-step"):
+        for name in ("eval_data", "level", "subject", "rephrasings"):
+            if getattr(cfg, name):
+                raise OptionError(f"{flag_of(name)}: the embedded task has none; give --data FILE")
         count = cfg.max_questions or 4096
         one_step = cfg.data == "one-step"
         return (
@@ -89,29 +102,40 @@ def short_enough(
     return kept
 
 
-def judgeable(train_set: list[Question], cfg: Config) -> list[Question]:
-    """`train_set` without questions whose gold the verifier cannot read, of those this run will
-    draw. Says which. Raises DataError when more than 5 % of them cannot be read."""
+def judgeable(
+    train_set: list[Question], held_out: list[Question], cfg: Config
+) -> tuple[list[Question], list[Question]]:
+    """Both without the questions whose gold the verifier cannot read, of those this run will use.
+
+    Says which. Raises DataError when more than 5 % of them cannot be read.
+    """
     path = Path(cfg.data)
     file_hash = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-    while True:
-        drawn = {
-            q.id: q
-            for step in range(1, cfg.steps + 1)
-            for q in data.draw_questions(train_set, cfg.seed, step, cfg.prompts_per_step)
-        }
+
+    def keep(questions: list[Question]) -> list[Question]:
         try:
-            keep, said = check_golds(
-                [q.answer for q in drawn.values()], list(drawn), file_hash=file_hash
-            )
+            names = [q.id for q in questions]
+            good, said = check_golds([q.answer for q in questions], names, file_hash=file_hash)
         except ValueError as error:
             raise DataError(" ".join(str(error).split())) from None
-        if not said:
-            return train_set
-        print("\n".join(said))
-        out = {id for id, good in zip(drawn, keep) if not good}
+        if said:
+            print("\n".join(said))
+        return [q for q, is_good in zip(questions, good) if is_good]
+
+    held_out = keep(held_out)
+    if cfg.steps * cfg.prompts_per_step >= len(train_set):
+        return keep(train_set), held_out
+    while True:
+        drawn = [
+            q
+            for step in range(1, cfg.steps + 1)
+            for q in data.draw_questions(train_set, cfg.seed, step, cfg.prompts_per_step)
+        ]
+        out = set(map(id, drawn)) - set(map(id, keep(drawn)))
+        if not out:
+            return train_set, held_out
         # without them other questions are drawn, so look again
-        train_set = [q for q in train_set if q.id not in out]
+        train_set = [q for q in train_set if id(q) not in out]
 
 
 # ------------------------------------------------------------------------------- memory
@@ -135,8 +159,9 @@ def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str
         raise PolicyError(f"--model {model}: cannot be loaded{hint}: {reason}") from None
     width = 2 if pick_dtype(cfg.dtype, device, parameters) == torch.bfloat16 else 4
     layers, hidden = config.num_hidden_layers, config.hidden_size
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
+    attention_heads = getattr(config, "num_attention_heads", 1)
+    heads = getattr(config, "num_key_value_heads", None) or attention_heads
+    head = getattr(config, "head_dim", None) or hidden // attention_heads
     # about 30 hidden-sized tensors a layer are kept for the backward pass; 1 with checkpointing
     kept = layers * (1 if cfg.gradient_checkpointing else 30) + 30
     rows = cfg.prompts_per_step * cfg.phrasings * cfg.group_size

@@ -30,7 +30,7 @@ from evaluate import (
     moved,
     paired_difference,
     pass_at_k,
-    zero_gradient_probability,
+    zero_gradient_from_counts,
 )
 from support import benchmarks
 
@@ -133,12 +133,12 @@ def test_pooled_zero_gradient_estimate_is_unbiased():
     mean = 0.0
     for right_F in product(range(n + 1), repeat=3):
         chance = math.prod(comb(n, c) * p**c * (1 - p) ** (n - c) for p, c in zip(p_F, right_F))
-        mean += chance * zero_gradient_probability([n] * 3, right_F, G)
+        mean += chance * zero_gradient_from_counts([n] * 3, right_F, G)
     assert mean == pytest.approx(
         math.prod(p**G for p in p_F) + math.prod((1 - p) ** G for p in p_F)
     )
-    assert zero_gradient_probability([8], [3], 4) == expected_acr_from_counts(8, 3, 4)
-    assert zero_gradient_probability([8, 3], [3, 3], 4) is None  # too few verdicts to say
+    assert zero_gradient_from_counts([8], [3], 4) == expected_acr_from_counts(8, 3, 4)
+    assert zero_gradient_from_counts([8, 3], [3, 3], 4) is None  # too few verdicts to say
 
 
 def test_moves_by_chance_are_what_equally_hard_phrasings_show():

@@ -152,11 +152,11 @@ def test_answers_that_cannot_be_judged_are_named_and_left_out(tmp_path, capsys, 
     rows = [{"question": f"q{i}", "answer": str(i)} for i in range(40)]
     rows.append({"question": "bad", "answer": "\\frac{1}{", "id": "bad"})
     cfg = config_for(write(tmp_path, rows))
-    kept = setup.judgeable(data.read_jsonl(cfg.data), cfg)
+    kept, _ = setup.judgeable(data.read_jsonl(cfg.data), [], cfg)
     assert len(kept) == 40 and "bad" in capsys.readouterr().out
     rows += [{"question": f"bad{i}", "answer": "\\frac{1}{"} for i in range(9)]
     with pytest.raises(DataError, match="5%"):
-        setup.judgeable(data.read_jsonl(write(tmp_path, rows)), cfg)
+        setup.judgeable(data.read_jsonl(write(tmp_path, rows)), [], cfg)
 
 
 def test_held_out_questions_of_a_second_file_are_never_trained_on(tmp_path):
