@@ -152,6 +152,17 @@ def test_damaged_weights_end_in_one_line(tmp_path):
     assert "cannot be loaded" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_model_with_missing_weights_is_not_trained_on_random_ones(tmp_path):
+    from safetensors.torch import save_file
+
+    shutil.copytree(TINY, tmp_path / "m")
+    weights = load_file(tmp_path / "m/model.safetensors")
+    weights = {k: v for k, v in weights.items() if "layers.2.mlp" not in k}
+    save_file(weights, tmp_path / "m/model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(PolicyError, match="lack model.layers.2.mlp"):
+        load_policy(str(tmp_path / "m"))
+
+
 @pytest.mark.parametrize("name", ["no-such", "/no/such", "./a/b", "a/b/c", "~/m", "org/"])
 def test_a_name_that_cannot_be_a_model_is_refused(name):
     with pytest.raises(PolicyError, match="neither"):

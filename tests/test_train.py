@@ -335,6 +335,15 @@ def refused(capsys):
         (["--algo", "grpo", "--overwrite", "--resume"], "exclude each other"),
         (["--algo", "grpo", "--stepz", "3"], "--stepz"),
         (["--algo", "grpo", "--max-new-tokens", "0"], "--max-new-tokens"),
+        (["--algo", "grpo", "--group-size", "10000000"], "1000000 or less"),
+        (["--algo", "avspo", "--virtual-k", "9" * 5000], "--virtual-k"),
+        (["--algo", "grpo", "--device", "cpu:abc"], "--device cpu:abc"),
+        (["--algo", "grpo", "--level", "3"], "--level: the embedded task has none"),
+        (["--algo", "grpo", "--eval-data", "f.jsonl"], "--eval-data: the embedded task"),
+        (["--algo", "grpo", "--examples", "2"], "--examples"),
+        (["--algo", "grpo", "--out", "x" * 300], "name too long"),
+        (["--algo", "grpo", "--data", "x" * 300], "name too long"),
+        (["--algo", "grpo", "--model", "x" * 300], "name too long"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_ends_in_one_line_before_anything_is_loaded(
@@ -365,3 +374,70 @@ def test_resume_with_other_options_is_refused_by_name(refused, tmp_path):
     run(tmp_path, "--algo", "grpo", "--stop-after", 2)
     said = refused("--algo", "grpo", *SMALL, "--out", tmp_path, "--resume", "--lr", "0.1")
     assert "--lr (0.0001 -> 0.1)" in said
+
+
+def test_overwrite_removes_nothing_that_is_not_a_runs(refused, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/precious").write_text("keep")
+    said = refused("--algo", "grpo", *SMALL, "--out", tmp_path, "--overwrite")
+    assert "not a run's" in said and (tmp_path / "model/precious").exists()
+
+
+def test_a_run_does_not_write_over_what_it_reads(refused, tmp_path):
+    data = tmp_path / "samples.jsonl"
+    data.write_text('{"question": "q", "answer": "1"}\n')
+    (tmp_path / "metrics.csv").write_text("step\n")
+    options = ["--algo", "grpo", *SMALL, "--out", tmp_path, "--overwrite"]
+    assert "--data is read from there" in refused(*options, "--data", data)
+    assert data.exists()
+
+
+def test_two_runs_at_once_in_one_folder_are_refused(refused, tmp_path):
+    pytest.importorskip("fcntl", reason="file locks are not noticed on Windows")
+    from support.run_files import RunFolder
+
+    first = RunFolder(tmp_path)
+    first.prepare({"options": {}, "versions": {}})
+    (tmp_path / "config.json").unlink()
+    assert train.main([*SMALL, "--algo", "grpo", "--out", str(tmp_path)]) == 2
+    first.close()
+    run(tmp_path, "--algo", "grpo", "--steps", 1)
+
+
+def test_resume_without_the_options_of_the_run_is_refused(refused, tmp_path):
+    run(tmp_path, "--algo", "grpo", "--stop-after", 2)
+    (tmp_path / "config.json").unlink()
+    assert "no config.json" in refused("--algo", "avspo", *SMALL, "--out", tmp_path, "--resume")
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [("metrics.csv", b"\xff\xfe\n"), ("eval.csv", b"\xff"), ("state.json", b"[]"),
+     ("state.json", b'{"step": 2}'), ("state.json", b'{"step": "x"}')],
+)  # fmt: skip
+def test_resume_of_a_damaged_run_ends_in_one_line_or_goes_on(tmp_path, capsys, name, content):
+    run(tmp_path, "--algo", "grpo", "--stop-after", 2)
+    path = tmp_path / name if name.endswith("csv") else next(tmp_path.glob("checkpoint/*")) / name
+    path.write_bytes(content)
+    assert train.main([*SMALL, "--algo", "grpo", "--out", str(tmp_path), "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("train.py: error: ") and said.count("\n") == 1
+
+
+def test_explain_works_in_a_folder_that_holds_a_run_and_leaves_it_alone(tmp_path, capsys):
+    before = run(tmp_path, "--algo", "grpo", "--steps", 1)
+    assert train.main([*SMALL, "--algo", "grpo", "--explain", "--out", str(tmp_path)]) == 0
+    assert rows_of(tmp_path) == before
+
+
+def test_show_needs_no_algorithm(capsys):
+    assert train.main(["--preset", "gsm8k-0.5b", "--show"]) == 0
+    assert "--model Qwen/Qwen2.5-0.5B-Instruct" in capsys.readouterr().out
+
+
+def test_the_warning_about_collapse_speaks_of_what_the_algorithm_left(tmp_path, capsys):
+    """AVSPO with its gate always open leaves no group without gradient."""
+    options = ["--steps", 52, "--prompts-per-step", 2, "--eval-every", 0, "--tau", 0, "--fixed-tau"]
+    rows = run(tmp_path, "--algo", "avspo", *options)
+    assert all(float(row["acr_after"]) == 0 for row in rows)
+    assert "carried no gradient" not in capsys.readouterr().out
