@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import train
-from data import arithmetic
+from data import arithmetic, number_words
 from support.options import ALGORITHMS
 from support.policy import load_policy
 from support.run_files import TIMING
@@ -441,3 +441,20 @@ def test_the_warning_about_collapse_speaks_of_what_the_algorithm_left(tmp_path, 
     rows = run(tmp_path, "--algo", "avspo", *options)
     assert all(float(row["acr_after"]) == 0 for row in rows)
     assert "carried no gradient" not in capsys.readouterr().out
+
+
+def test_a_file_of_rephrasings_is_joined_and_used(tmp_path, capsys):
+    questions, rephrasings = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
+    rows = [{"id": f"q{i}", "question": f"What is {i} + 2?", "answer": i + 2} for i in range(1, 9)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = [
+        {"id": f"q{i}", "question": f"What is {number_words(i)} plus two?", "kind": "wording"}
+        for i in range(1, 6)
+    ]
+    rephrasings.write_text("".join(json.dumps(row) + "\n" for row in said))
+    options = ["--algo", "tagrpo", "--num-rephrasings", 1, "--data", questions]
+    rows = run(tmp_path / "run", *options, "--rephrasings", rephrasings)
+    out = capsys.readouterr().out
+    assert "with 1" in out and "the original is sampled again for each that is missing" in out
+    assert any(row["anchor_gap"] for row in rows), "rephrased completions were trained on"
+    assert train.main([*SMALL, *map(str, options), "--rephrasings", str(tmp_path / "none")]) == 2
