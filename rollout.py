@@ -192,8 +192,12 @@ def _prefill(
         cache=cache,
         use_cache=True,
     )[0]
-    cache.batch_select_indices(which_B)
-    return hidden[which_B, -1], attention[which_B]
+    # index_select, not [which_B] or the cache's own method: rows meet in the backward pass, and
+    # those add them up in whatever order the threads come
+    for layer in cache.layers:
+        layer.keys = layer.keys.index_select(0, which_B)
+        layer.values = layer.values.index_select(0, which_B)
+    return hidden[:, -1].index_select(0, which_B), attention[which_B]
 
 
 # ------------------------------------------------------------------------------- sampling

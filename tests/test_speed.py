@@ -389,3 +389,27 @@ def test_the_methods_own_arithmetic_is_nothing_beside_a_step():
         avspo_advantages(rewards, tau=0.1, acr=0.5)
         took.append(time.perf_counter() - start)
     assert min(took) < 0.002
+
+
+def test_the_gradient_is_the_same_to_the_last_bit_whenever_it_is_computed(tiny):
+    """With two threads and enough rows of one prompt for them to meet in the backward pass."""
+    prompts = [tiny.encode("What is 4 + 15?")] * 320
+    generator = torch.Generator().manual_seed(0)
+    completions = torch.randint(5, 100, (320, 6), generator=generator)
+    mask = torch.ones_like(completions, dtype=torch.bool)
+    weights = torch.rand(320, 6, generator=generator)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    found = []
+    try:
+        for _ in range(6):
+            tiny.model.zero_grad()
+            logprobs = token_logprobs(
+                tiny.model, prompts, completions, mask, temperature=1.0, pad_id=tiny.pad_id
+            )
+            (logprobs * weights).sum().backward()
+            found.append(torch.cat([p.grad.flatten() for p in tiny.model.parameters()]))
+    finally:
+        torch.set_num_threads(threads)
+        tiny.model.zero_grad()
+    assert all(torch.equal(found[0], other) for other in found[1:])
