@@ -6,7 +6,7 @@ repeated a number of the question; in number words nearly all did. So it is flue
 lost, depending on how it is asked, and many of its groups are all right or all wrong. That is the
 situation both papers are about, and what it can do in one phrasing is there to be carried over.
 
-    python -m support.policy --rebuild tiny      # train it again (3 to 4 minutes on 2 cores)
+    python -m support.policy --rebuild tiny      # train it again (2 to 3 minutes on 2 cores)
     python -m support.policy --profile tiny      # success by phrasing, box share, ACR
 """
 
