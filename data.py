@@ -184,6 +184,16 @@ def arithmetic(split: str, count: int, seed: int = 0, one_step: bool = False) ->
 # ---------------------------------------------------------------- files
 
 
+def read_text(path: Path) -> str:
+    """A file the user named, as UTF-8 text. Raises DataError, one line."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+
+
 def read_jsonl(path: str | Path) -> list[Question]:
     """Questions from JSON lines with `question`, `answer`, optionally `id` and `rephrasings`.
 
@@ -192,12 +202,7 @@ def read_jsonl(path: str | Path) -> list[Question]:
     path = Path(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder; --data takes a file of JSON lines")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+    text = read_text(path)
     # split("\n"), not splitlines(): U+2028 and its kin may stand inside a JSON string
     questions = [
         _parse_line(line, f"{path}, line {number}", str(number))

@@ -638,13 +638,7 @@ def _spaced(text: str) -> str:
 
 
 def _read_rows(path: Path) -> list[dict]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-    lines = text.split("\n")
+    lines = data.read_text(path).split("\n")
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
