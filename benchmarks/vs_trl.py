@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -138,11 +137,27 @@ def run_here(options) -> list[dict]:
                 **clock.seconds,
                 "update": end - middle,
                 "step": end - start,
+                "arithmetic": arithmetic(batch.rewards_PFG[:, 0]),
                 "tokens": int(batch.rollout.mask_BT.sum()),
                 "live": found["live_rows"] / len(batch.rollout.prompts),
             }
         )
     return rows
+
+
+def arithmetic(rewards_PM) -> float:
+    """Seconds that ACR and AVSPO's advantages take on a step's rewards, all collapsed groups
+    rescued: a median of 21."""
+    from acr import collapse_report
+    from avspo import avspo_advantages
+
+    took = []
+    for _ in range(21):
+        start = time.perf_counter()
+        collapse_report(rewards_PM)
+        avspo_advantages(rewards_PM, tau=-1.0)
+        took.append(time.perf_counter() - start)
+    return statistics.median(took)
 
 
 def run_trl(options) -> list[dict]:
@@ -231,23 +246,18 @@ def child(options) -> None:
     """One side, in this process: a line of JSON."""
     import torch
 
+    from support.setup import peak_memory, pick_device
+
     torch.manual_seed(options.seed)
     rows = (run_trl if options.side in TRL else run_here)(options)
-    on_gpu = torch.cuda.is_available()
-    peak = torch.cuda.max_memory_allocated() if on_gpu else 1024 * max_rss()
-    print("RESULT " + json.dumps({"rows": rows[1:], "peak": peak / 1e9}))
+    peak = peak_memory(pick_device("auto"))
+    print("RESULT " + json.dumps({"rows": rows[1:], "peak": peak}))
 
 
-def max_rss() -> int:
-    """Kilobytes; macOS counts bytes."""
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used // 1024 if sys.platform == "darwin" else used
-
-
-def measure(side: str, options) -> dict:
-    """Runs a side in a process of its own."""
-    command = [sys.executable, __file__, "--side", side]
-    for name in ("model", "steps", "prompts", "group", "tokens", "micro_batch_tokens", "seed"):
+def measure(side: str, number: int, options) -> dict:
+    """Runs a side in a process of its own. Every round draws other questions."""
+    command = [sys.executable, __file__, "--side", side, "--seed", str(options.seed + number - 1)]
+    for name in ("model", "steps", "prompts", "group", "tokens", "micro_batch_tokens"):
         command += ["--" + name.replace("_", "-"), str(getattr(options, name))]
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | offline)
@@ -279,9 +289,13 @@ def table(found: dict[str, list[dict]], rows_a_step: int) -> None:
             name = "dead groups left out" if side == "here" else "every row trained on"
             print(f"\nTRL / here, {name}: {min(trl) / medians[side]:.2f}", end="")
     print()
-    for side in OWN[1:]:
-        if side in medians and "here" in medians:
-            print(f"{side:13} {medians[side] / medians['here']:.2f} times the step")
+    if "here" in medians:
+        for side in OWN[1:]:
+            if side in medians:
+                print(f"{side:13} {medians[side] / medians['here']:.2f} times the step")
+        took = statistics.median(row["arithmetic"] for r in found["here"] for row in r["rows"])
+        print(f"AVSPO's and ACR's own arithmetic: {1000 * took:.2f} ms, "
+              f"{took / medians['here']:.4%} of the step")  # fmt: skip
 
 
 def main() -> int:
@@ -317,7 +331,7 @@ def main() -> int:
     found: dict[str, list[dict]] = {side: [] for side in sides}
     for number in range(1, options.rounds + 1):
         for side in sides:
-            found[side].append(measure(side, options))
+            found[side].append(measure(side, number, options))
             last = found[side][-1]
             mean = statistics.mean(row["step"] for row in last["rows"])
             print(
