@@ -26,14 +26,15 @@ sys.path.insert(0, str(ROOT))
 from support.run_files import TIMING  # noqa: E402
 
 OPTIONS = (
-    "--steps 12 --prompts-per-step 4 --group-size 4 --num-rephrasings 1 --eval-questions 8 "
-    "--eval-samples 1 --eval-every 4 --save-every 2"
+    "--prompts-per-step 8 --group-size 4 --num-rephrasings 1 --eval-questions 8 "
+    "--eval-samples 1 --eval-every 4"
 ).split()
 
 
-def command(algo: str, out: Path, *more: str) -> list[str]:
-    return [sys.executable, str(ROOT / "train.py"), "--algo", algo, "--out", str(out),
-            *OPTIONS, *more]  # fmt: skip
+def command(algo: str, out: Path, *more: str, steps: int = 60, save_every: int = 5) -> list[str]:
+    """Of a run of which training is about half, starting Python and loading the other."""
+    return [sys.executable, str(ROOT / "train.py"), "--algo", algo, "--out", str(out), *OPTIONS,
+            "--steps", str(steps), "--save-every", str(save_every), *more]  # fmt: skip
 
 
 def outcome(out: Path) -> tuple[list, bytes]:

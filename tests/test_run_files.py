@@ -216,8 +216,11 @@ def test_sigterm_finishes_the_step_saves_and_says_how_to_go_on(tmp_path):
 def test_a_run_killed_with_9_ends_as_if_nothing_had_happened(tmp_path, algo):
     """Two kills here; benchmarks/kill_and_resume.py does many more."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
+    from functools import partial
+
     from kill_and_resume import command, outcome
 
+    command = partial(command, steps=8, save_every=2)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(command(algo, whole), check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen(command(algo, killed), stdout=subprocess.DEVNULL)
