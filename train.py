@@ -370,7 +370,7 @@ def train(
     if state is None:
         progress.first_rates = evaluate_and_log(policy, held_out, 0, run, cfg, embedder).rates()
     if cfg.gradient_checkpointing:  # it acts in training mode only; there is no dropout left
-        policy.model.gradient_checkpointing_enable({"use_reentrant": False})
+        policy.model.activation_checkpointing_enable({"use_reentrant": False})
         policy.model.train()
     bar = tqdm(total=cfg.steps, initial=progress.step, desc=cfg.algo, disable=None)
     with StopRequest() as stop, bar:
@@ -474,7 +474,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"stopped after step {progress.step} of {cfg.steps}; go on with --resume")
             return 0
         run.save_model(policy)
-        print(report.summary(run, progress.first_rates, rates, cfg.groups_per_step))
+        peak = setup.peak_memory(device)
+        print(report.summary(run, progress.first_rates, rates, cfg.groups_per_step, peak))
         return 0
     except (OptionError, RunError, PolicyError, data.DataError) as error:
         print(f"train.py: error: {error}", file=sys.stderr)

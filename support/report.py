@@ -112,10 +112,13 @@ def after_first_step(cfg: Config, policy: Policy, acr: float, seconds: float) ->
     return "\n".join(lines)
 
 
-def summary(run: RunFolder, first_rates: list[float], last_rates: list[float], groups: int) -> str:
+def summary(
+    run: RunFolder, first_rates: list[float], last_rates: list[float], groups: int, peak: float
+) -> str:
     """The table at the end, read back from the run's own files.
 
     first_rates, last_rates: pass@1 of each held-out question. groups: normalised ones a step.
+    peak: memory, gigabytes.
     """
     metrics, evals = read_csv(run.path / "metrics.csv"), read_csv(run.path / "eval.csv")
     lines = [""]
@@ -151,6 +154,7 @@ def summary(run: RunFolder, first_rates: list[float], last_rates: list[float], g
         lines.append(f"gate open              {100 * mean('gate_open', metrics):.0f} % of steps")
         lines.append(f"rescued groups         {rescued:.1f} a step")
     lines.append(f"time a step            {mean('step_s', metrics):.2f} s")
+    lines.append(f"peak memory            {peak:.2f} GB") if peak == peak else None
     lines.append(f"plot                   {run.path / 'curves.png'}")
     return "\n".join(lines)
 

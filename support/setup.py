@@ -6,6 +6,8 @@ All of it runs before anything expensive, and says in one line what is wrong.
 from __future__ import annotations
 
 import hashlib
+import math
+import sys
 from pathlib import Path
 
 import torch
@@ -158,7 +160,7 @@ def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str
         hint = "" if Path(model).exists() else " (offline? give --model a folder instead)"
         raise PolicyError(f"--model {model}: cannot be loaded{hint}: {reason}") from None
     width = 2 if pick_dtype(cfg.dtype, device, parameters) == torch.bfloat16 else 4
-    layers, hidden = config.num_hidden_layers, config.hidden_size
+    layers, hidden = getattr(config, "num_hidden_layers", 1), getattr(config, "hidden_size", 1)
     attention_heads = getattr(config, "num_attention_heads", 1)
     heads = getattr(config, "num_key_value_heads", None) or attention_heads
     head = getattr(config, "head_dim", None) or hidden // attention_heads
@@ -175,6 +177,23 @@ def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str
         "cache": 2 * cached * layers * heads * head * width,
     }
     return parameters, {name: size / 1e9 for name, size in parts.items()}
+
+
+def peak_memory(device: str) -> float:
+    """Most gigabytes held so far: by torch on a GPU, else by this process, libraries included."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device) / 1e9
+    try:  # Linux: of this program alone; what getrusage says includes the one that started it
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
+    except (OSError, IndexError):
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return math.nan
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used / 1e9 if sys.platform == "darwin" else used * 1024 / 1e9
 
 
 def check_memory(cfg: Config, device: str) -> str:

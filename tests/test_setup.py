@@ -2,6 +2,10 @@
 
 import json
 import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,13 +17,19 @@ from support.options import ALGORITHMS, Config, OptionError, parse_options, show
 from support.presets import PRESETS
 from train import learning_rate
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_names_real_options_and_passes_the_checks(name):
     cfg = parse_options(["--algo", "grpo", "--preset", name], "")
     assert cfg.algo == "grpo", "a flag wins over the preset"
     text = shown(cfg)
-    assert PRESETS[name]["about"] in text and f"--group-size {cfg.group_size}" in text
+    about = PRESETS[name]["about"]
+    assert about in text and f"--group-size {cfg.group_size}" in text
+    # what it says is what it does: the longest completion, and thinking
+    assert f"ompletions of {cfg.max_new_tokens:,} tokens at most" in about
+    assert ("no thinking" in about or "thinking off" in about) and not cfg.thinking
 
 
 def test_the_papers_presets_hold_the_papers_constants():
@@ -28,6 +38,7 @@ def test_the_papers_presets_hold_the_papers_constants():
     got = (avspo.kl_beta, avspo.clip_eps, avspo.clip_eps_high, avspo.lr, avspo.weight_decay)
     assert got == (0.0, 0.2, 0.2, 1e-6, 0.01)
     assert (avspo.grad_clip, avspo.temperature, avspo.group_size, avspo.steps) == (1.0, 1.0, 8, 500)
+    assert avspo.max_questions - avspo.eval_questions == 500 == avspo.steps, "one epoch"
     assert avspo.max_new_tokens == 1024 and (avspo.tau, avspo.alpha, avspo.eta) == (0.5, 0.5, 0.01)
     tagrpo = parse_options(["--preset", "tagrpo-paper"], "")
     assert (tagrpo.kl_beta, tagrpo.lr, tagrpo.num_rephrasings) == (0.01, 1e-6, 3)
@@ -213,3 +224,17 @@ def test_a_gpu_that_is_too_small_is_refused_before_loading(tmp_path, monkeypatch
     cfg.model = str(qwen_folder(tmp_path))
     with pytest.raises(setup.PolicyError, match="the GPU has 24 GB"):
         setup.check_memory(cfg, "cuda")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read on Linux")
+def test_half_the_micro_batch_takes_less_memory_and_the_run_says_how_much(tmp_path):
+    def peak(tokens):
+        out = subprocess.run(
+            [sys.executable, "train.py", "--algo", "grpo", "--steps", "1", "--eval-questions", "1",
+             "--prompts-per-step", "96", "--no-diversity", "--out", str(tmp_path / str(tokens)),
+             "--micro-batch-tokens", str(tokens)],
+            cwd=ROOT, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        return float(re.search(r"peak memory +([0-9.]+) GB", out)[1])
+
+    assert peak(8192) < 0.95 * peak(16384)
