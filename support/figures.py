@@ -1,13 +1,21 @@
-"""The figures of evaluate.py. Titles say what is seen; colours are safe for the colour-blind."""
+"""The figures of evaluate.py, and the README's. Titles say what is seen; colours are safe for the
+colour-blind, and lines differ in style too.
+
+    python -m support.figures results/tiny --out results/tiny/poster.png
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from support.logs import CollapseLog
+from support.run_files import RunError, read_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*"
@@ -22,11 +30,11 @@ def _pyplot():
     return plt
 
 
-def _save(figure, path: Path) -> Path:
+def _save(figure, path: Path, rect=(0, 0, 1, 1)) -> Path:
     """Written beside its place and renamed: a figure is whole or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".tmp")
-    figure.tight_layout()
+    figure.tight_layout(rect=rect)
     figure.savefig(beside, dpi=120, format=path.suffix[1:] or "png")
     _pyplot().close(figure)
     os.replace(beside, path)
@@ -203,3 +211,60 @@ def _draw_groups(panel, log: CollapseLog):
     if len(steps) == 1:
         panel.set_xticks(steps)
     return image
+
+
+def plot_poster(folder: Path, path: Path) -> Path:
+    """ACR before and after each algorithm, from a folder of runs: mean and range over its seeds, a
+    panel an algorithm. Raises RunError where there is no run to draw."""
+    by_algo: dict[str, list[list[dict]]] = {}
+    for config in sorted(folder.glob("*/config.json")):
+        options = json.loads(config.read_text(encoding="utf-8"))["options"]
+        by_algo.setdefault(options["algo"], []).append(read_csv(config.parent / "metrics.csv"))
+    if not by_algo:
+        raise RunError(f"{folder}: no runs (folders with config.json and metrics.csv) there")
+    plt = _pyplot()
+    names = sorted(by_algo, key=lambda name: (len(name), name != "grpo"))
+    figure, panels = plt.subplots(
+        1, len(names), figsize=(3.3 * len(names) + 0.4, 3.7), sharey=True, squeeze=False
+    )
+    for panel, name in zip(panels[0], names):
+        said = []
+        for key, colour, style, label in (
+            ("acr", "#D55E00", "-", "acr: as plain GRPO would see it"),
+            ("acr_after", "#0072B2", "--", "acr_after: once the algorithm is done"),
+        ):
+            runs = [smooth([float(row[key]) for row in rows], 10) for rows in by_algo[name]]
+            steps = range(1, min(map(len, runs)) + 1)
+            at_step = list(zip(*runs))
+            mean = [sum(values) / len(values) for values in at_step]
+            low, high = (list(map(of, at_step)) for of in (min, max))
+            panel.fill_between(steps, low, high, color=colour, alpha=0.25, linewidth=0)
+            panel.plot(steps, mean, style, color=colour, label=label, linewidth=1.8)
+            said.append(f"{key} {mean[min(9, len(mean) - 1)]:.2f} to {mean[-1]:.2f}")
+        seeds = len(by_algo[name])
+        panel.set_title(f"{name} ({seeds} seed{'s' * (seeds > 1)})\n" + "\n".join(said), fontsize=9)
+        panel.set_ylim(-0.02, 1)
+        panel.set_xlabel("step")
+        panel.grid(alpha=0.3)
+    panels[0][0].set_ylabel("share of groups without gradient")
+    figure.suptitle("Groups without gradient: mean and range over the seeds", fontsize=11)
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=2, fontsize=9, frameon=False)
+    return _save(figure, path, rect=(0, 0.06, 1, 1))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m support.figures", description="the poster")
+    parser.add_argument("folder", type=Path, help="a folder of runs")
+    parser.add_argument("--out", type=Path, required=True, help="the picture")
+    options = parser.parse_args(argv)
+    try:
+        print(plot_poster(options.folder, options.out))
+    except RunError as error:
+        print(f"support.figures: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -481,3 +481,19 @@ def test_user_errors_are_one_line_and_status_2_before_a_model_is_loaded(
     assert main(words.split()) == 2
     err = capsys.readouterr().err
     assert err.startswith("evaluate.py: error: ") and err.count("\n") == 1 and said in err
+
+
+def test_the_poster_draws_every_algorithm_of_a_folder_of_runs(tmp_path, capsys):
+    from support import figures
+
+    for algo, seed, acr in (("grpo", 0, 0.5), ("grpo", 1, 0.7), ("tagrpo", 0, 0.4)):
+        run = tmp_path / f"{algo}-seed{seed}"
+        run.mkdir()
+        (run / "config.json").write_text(json.dumps({"options": {"algo": algo}}))
+        rows = "".join(f"{step},{acr},{acr / 2}\n" for step in (1, 2, 3))
+        (run / "metrics.csv").write_text("step,acr,acr_after\n" + rows)
+    assert figures.main([str(tmp_path), "--out", str(tmp_path / "poster.png")]) == 0
+    assert (tmp_path / "poster.png").read_bytes()[:4] == b"\x89PNG"
+    (tmp_path / "empty").mkdir()
+    assert figures.main([str(tmp_path / "empty"), "--out", str(tmp_path / "none.png")]) == 2
+    assert "no runs" in capsys.readouterr().err and not (tmp_path / "none.png").exists()
