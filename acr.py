@@ -28,7 +28,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-TOL = 1e-6
+TOL = 1e-6  # closer rewards are the same; a near-tie that is wider counts as a difference
 
 
 def scorable(rewards_PM: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ one uniform number for each, turned into a token by the inverse of the cumulativ
 chunks changes no sample (in float32; bfloat16 rounds differently in other shapes).
 
 Shapes: _P questions · _F phrasings · _G samples of a phrasing · _B rows (P*F*G) · _T tokens ·
-_V vocabulary. Rows are in order: all samples of a phrasing, then the next phrasing, then the next
-question.
+_V vocabulary · _H hidden size · _N completion tokens of all rows. Rows are in order: all samples of
+a phrasing, then the next phrasing, then the next question.
 """
 
 from __future__ import annotations

@@ -94,7 +94,10 @@ class RunFolder:
         self.lock: int | None = None
 
     def close(self) -> None:
-        """Gives the folder free for another run."""
+        """Gives the folder free for another run, and writes what tensorboard has not yet."""
+        if self.mirror is not None:
+            self.mirror.close()
+            self.mirror = None
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None

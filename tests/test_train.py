@@ -4,6 +4,7 @@ import copy
 import csv
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -458,3 +459,41 @@ def test_a_file_of_rephrasings_is_joined_and_used(tmp_path, capsys):
     assert "with 1" in out and "the original is sampled again for each that is missing" in out
     assert any(row["anchor_gap"] for row in rows), "rephrased completions were trained on"
     assert train.main([*SMALL, *map(str, options), "--rephrasings", str(tmp_path / "none")]) == 2
+
+
+# ------------------------------------------------------------------ tensorboard
+
+
+def test_tensorboard_gets_every_number_of_the_csv_files_and_is_closed(tmp_path, monkeypatch):
+    class Writer:
+        def __init__(self, folder):
+            self.folder, self.scalars, self.closed = folder, {}, False
+            written.append(self)
+
+        def add_scalar(self, key, value, step):
+            self.scalars[key, step] = value
+
+        def close(self):
+            self.closed = True
+
+    written = []
+    monkeypatch.setattr(train.report, "tensorboard_writer", lambda cfg: Writer)
+    rows = run(tmp_path / "run", "--algo", "grpo", "--report-to", "tensorboard")
+    (writer,) = written
+    assert writer.closed and writer.folder == str(tmp_path / "run" / "tensorboard")
+    for row in rows:
+        for key, text in row.items():
+            if text and key != "step":
+                logged = writer.scalars[key, int(row["step"])]
+                assert float(text) == pytest.approx(float(logged), rel=1e-5, abs=1e-12)
+    assert ("pass@1", 4) in writer.scalars
+
+
+def test_tensorboard_that_is_missing_is_said_before_anything_is_loaded(
+    refused, monkeypatch, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setattr(train, "load_policy", lambda *a: pytest.fail("a model was loaded"))
+    asked = ("--algo", "grpo", "--report-to", "tensorboard", "--out", tmp_path / "run")
+    assert "pip install tensorboard" in refused(*asked)
+    assert not list(tmp_path.iterdir())
