@@ -33,9 +33,10 @@ from evaluate import Evaluation, evaluate_policy
 from reward import score
 from rollout import Rollout, micro_batches, sample, token_logprobs, uniforms
 from support import report, setup
+from support.figures import plot_curves
 from support.options import Config, OptionError, parse_options, shown
 from support.policy import Policy, PolicyError, check_model_name, load_policy
-from support.run_files import METRICS, RunError, RunFolder, StopRequest, plot_curves
+from support.run_files import METRICS, RunError, RunFolder, StopRequest
 
 # ------------------------------------------------------------------------------- one step's parts
 

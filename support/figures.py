@@ -1,5 +1,5 @@
-"""The figures of evaluate.py, and the README's. Titles say what is seen; colours are safe for the
-colour-blind, and lines differ in style too.
+"""The figures of train.py, of evaluate.py and of the README. Titles say what is seen; colours are
+safe for the colour-blind, and lines differ in style too.
 
     python -m support.figures results/tiny --out results/tiny/poster.png
 """
@@ -211,6 +211,72 @@ def _draw_groups(panel, log: CollapseLog):
     if len(steps) == 1:
         panel.set_xticks(steps)
     return image
+
+
+def plot_curves(folder: str | Path) -> Path:
+    """curves.png of a run's folder, from its CSV files: reward, accuracy, ACR before and after, and
+    tau, or without AVSPO the gradient's norm."""
+    plt = _pyplot()
+    folder = Path(folder)
+    metrics = read_csv(folder / "metrics.csv")
+    evals = read_csv(folder / "eval.csv") if (folder / "eval.csv").exists() else []
+
+    def column(rows: list[dict], key: str) -> list[float]:
+        return [float(row[key]) if row[key] else math.nan for row in rows]
+
+    def from_to(values: Sequence[float]) -> str:
+        first, last, _ = ends(values)
+        return f"{first:.2f} to {last:.2f}"
+
+    steps = column(metrics, "step")
+    figure, ((reward, accuracy), (collapse, last)) = plt.subplots(2, 2, figsize=(10, 6.4))
+    for key, colour, style, label in (
+        ("reward", "#0072B2", "-", "original phrasing"),
+        ("reward_group", "#E69F00", "--", "all samples of the group"),
+    ):
+        values = column(metrics, key)
+        reward.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
+        reward.plot(steps, smooth(values, 10), style, color=colour, label=label)
+    reward.set_title(f"Reward of the training samples: {from_to(column(metrics, 'reward'))}")
+    accuracy.set_title("No evaluation yet")
+    if evals:
+        x, y = column(evals, "step"), column(evals, "pass@1")
+        low, high = column(evals, "pass@1_low"), column(evals, "pass@1_high")
+        accuracy.fill_between(x, low, high, color="#009E73", alpha=0.2, label="95 % interval")
+        accuracy.plot(x, y, color="#009E73", marker="o", label="pass@1, held-out questions")
+        accuracy.set_title(f"Accuracy on held-out questions: {y[0]:.2f} to {y[-1]:.2f}")
+    for key, colour, style, label in (
+        ("acr", "#D55E00", "-", "acr: the original's own samples"),
+        ("acr_group", "#CC79A7", "--", "acr_group: the groups normalised"),
+        ("acr_after", "#000000", ":", "acr_after: without gradient at last"),
+    ):
+        collapse.plot(steps, smooth(column(metrics, key), 10), style, color=colour, label=label)
+    collapse.set_title(
+        f"ACR {from_to(column(metrics, 'acr'))}, after the algorithm "
+        f"{from_to(column(metrics, 'acr_after'))}"
+    )
+    collapse.set_ylim(-0.03, 1.03)
+    if any(row["tau"] for row in metrics):
+        last.plot(steps, column(metrics, "tau"), color="#0072B2", label="tau")
+        opened = [
+            (s, t)
+            for s, t, g in zip(steps, column(metrics, "tau"), column(metrics, "gate_open"))
+            if g == 1
+        ]
+        last.plot(*zip(*opened), "|", color="#D55E00", label="gate open") if opened else None
+        last.set_title(f"AVSPO's gate was open in {100 * len(opened) / len(steps):.0f} % of steps")
+        last.set_ylabel("tau, the threshold on ACR")
+    else:
+        norm = column(metrics, "grad_norm")
+        last.plot(steps, smooth(norm, 10), color="#0072B2", label="grad_norm")
+        last.set_title(f"Gradient norm: {from_to(norm)}")
+    for panel in (reward, accuracy, collapse, last):
+        panel.title.set_fontsize(10)
+        panel.set_xlabel("step")
+        panel.grid(alpha=0.3)
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize=8)
+    return _save(figure, folder / "curves.png")
 
 
 def plot_poster(folder: Path, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The files of a run: CSV logs, checkpoints that survive a kill, resuming, the plot.
+"""The files of a run: CSV logs, checkpoints that survive a kill, resuming.
 
 Everything random in a run is a function of (seed, step), so a checkpoint needs only what training
 changes: weights, optimizer moments, the threshold and a few counters. Nothing is pickled: arrays
@@ -306,69 +306,3 @@ class StopRequest:
     def __exit__(self, *exc) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
-
-
-def plot_curves(folder: str | Path) -> Path:
-    """curves.png from the CSV files of a run: reward, accuracy, ACR before and after, tau."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    folder = Path(folder)
-    metrics = read_csv(folder / "metrics.csv")
-    evals = read_csv(folder / "eval.csv") if (folder / "eval.csv").exists() else []
-
-    def column(rows: list[dict], key: str) -> list[float]:
-        return [float(row[key]) if row[key] else float("nan") for row in rows]
-
-    def smooth(values: list[float], window: int = 10) -> list[float]:
-        parts = [values[max(0, i - window + 1) : i + 1] for i in range(len(values))]
-        return [sum(p) / len(p) for p in parts]
-
-    steps = column(metrics, "step")
-    figure, ((reward, accuracy), (collapse, tau)) = plt.subplots(2, 2, figsize=(10, 6.4))
-    for key, colour, label in (
-        ("reward", "#0072B2", "original phrasing"),
-        ("reward_group", "#E69F00", "all samples of the group"),
-    ):
-        reward.plot(steps, column(metrics, key), color=colour, alpha=0.25, linewidth=0.8)
-        reward.plot(steps, smooth(column(metrics, key)), color=colour, label=label)
-    reward.set_title("Reward of the training samples")
-    if evals:
-        x, y = column(evals, "step"), column(evals, "pass@1")
-        low, high = column(evals, "pass@1_low"), column(evals, "pass@1_high")
-        accuracy.fill_between(x, low, high, color="#009E73", alpha=0.2, label="95 % interval")
-        accuracy.plot(x, y, color="#009E73", marker="o", label="pass@1, held-out questions")
-    accuracy.set_title("Accuracy on held-out questions")
-    for key, colour, style, label in (
-        ("acr", "#D55E00", "-", "acr: the original's own samples"),
-        ("acr_group", "#CC79A7", "--", "acr_group: the groups normalised"),
-        ("acr_after", "#000000", ":", "acr_after: without gradient at last"),
-    ):
-        collapse.plot(steps, smooth(column(metrics, key)), style, color=colour, label=label)
-    collapse.set_title("Advantage Collapse Rate")
-    collapse.set_ylim(-0.03, 1.03)
-    if any(row["tau"] for row in metrics):
-        tau.plot(steps, column(metrics, "tau"), color="#0072B2", label="tau")
-        opened = [
-            (s, t)
-            for s, t, g in zip(steps, column(metrics, "tau"), column(metrics, "gate_open"))
-            if g == 1
-        ]
-        tau.plot(*zip(*opened), "|", color="#D55E00", label="gate open") if opened else None
-        tau.set_title("AVSPO's threshold")
-    else:
-        tau.plot(steps, smooth(column(metrics, "grad_norm")), color="#0072B2", label="grad_norm")
-        tau.set_title("Gradient norm")
-    for axes in (reward, accuracy, collapse, tau):
-        axes.set_xlabel("step")
-        axes.grid(alpha=0.3)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8)
-    figure.tight_layout()
-    beside = folder / "curves.tmp.png"
-    figure.savefig(beside, dpi=110)
-    plt.close(figure)
-    os.replace(beside, folder / "curves.png")
-    return folder / "curves.png"

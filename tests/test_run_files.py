@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import train
-from support import run_files
+from support import figures, run_files
 from support.run_files import RunError, RunFolder
 
 ROOT = Path(__file__).parent.parent
@@ -131,7 +131,7 @@ def test_a_plot_is_drawn_from_any_run_however_short(tmp_path):
             writer.writerows(
                 {k: "0.5" for k in run_files.METRICS} | {"step": i} for i in range(rows)
             )
-        assert run_files.plot_curves(tmp_path).stat().st_size > 10_000
+        assert figures.plot_curves(tmp_path).stat().st_size > 10_000
 
 
 # ------------------------------------------------------------------ whole runs
