@@ -280,11 +280,11 @@ def load_policy(name: str, device: str = "cpu") -> Policy:
     source = str(TINY) if name == "tiny" else name
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+        # attention: torch's own (sdpa) in every model that has it, as the library takes by itself
         model, loaded = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=torch.float32,
             use_safetensors=True,
-            attn_implementation="sdpa",
             output_loading_info=True,
         )
         if loaded["missing_keys"]:  # they would start at random

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from support.policy import (
     INSTRUCTION,
@@ -132,6 +132,22 @@ def test_such_a_model_trains(gpt2_folder, tmp_path):
     import train
 
     options = f"--algo grpo --model {gpt2_folder} --steps 1 --prompts-per-step 2 --group-size 2"
+    options += f" --max-new-tokens 4 --eval-questions 2 --out {tmp_path / 'run'}"
+    assert train.main(options.split()) == 0
+
+
+def test_attention_is_torchs_own_and_a_model_without_attention_trains_too(tiny, tmp_path):
+    import train
+
+    assert tiny.model.config._attn_implementation == "sdpa"
+    folder = tmp_path / "mamba"
+    shutil.copytree(TINY, folder)
+    (folder / "model.safetensors").unlink()
+    vocabulary = len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"])
+    MambaForCausalLM(
+        MambaConfig(vocab_size=vocabulary, hidden_size=16, num_hidden_layers=1, eos_token_id=2)
+    ).save_pretrained(folder)
+    options = f"--algo avspo --model {folder} --steps 1 --prompts-per-step 2 --group-size 2"
     options += f" --max-new-tokens 4 --eval-questions 2 --out {tmp_path / 'run'}"
     assert train.main(options.split()) == 0
 
