@@ -164,8 +164,12 @@ def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str
     attention_heads = getattr(config, "num_attention_heads", 1)
     heads = getattr(config, "num_key_value_heads", None) or attention_heads
     head = getattr(config, "head_dim", None) or hidden // attention_heads
-    # about 30 hidden-sized tensors a layer are kept for the backward pass; 1 with checkpointing
-    kept = layers * (1 if cfg.gradient_checkpointing else 30) + 30
+    # 20 to 27 hidden-sized tensors a layer were counted in the backward pass of Llamas; 1 with
+    # checkpointing, and those of the layer that is being computed again
+    kept = layers * (1 if cfg.gradient_checkpointing else 27) + 27
+    # logits and their gradients exist for 512 tokens at a time (`rollout.token_logprobs`)
+    logits = 3 * 4 * config.vocab_size * min(512, cfg.micro_batch_tokens)
+    copies = 2 * parameters if width == 2 else 0  # of the weights, by autocast
     rows = cfg.prompts_per_step * cfg.phrasings * cfg.group_size
     cached = min(cfg.chunk_tokens, rows * (cfg.max_new_tokens + cfg.max_prompt_tokens))
     parts = {
@@ -173,7 +177,7 @@ def memory_estimate(model: str, cfg: Config, device: str) -> tuple[int, dict[str
         "gradients": 4 * parameters,
         "optimizer": 8 * parameters,
         "reference": 4 * parameters if cfg.kl_beta > 0 or cfg.diversity else 0,
-        "activations": cfg.micro_batch_tokens * (kept * hidden * width + 3 * 4 * config.vocab_size),
+        "activations": cfg.micro_batch_tokens * kept * hidden * width + logits + copies,
         "cache": 2 * cached * layers * heads * head * width,
     }
     return parameters, {name: size / 1e9 for name, size in parts.items()}

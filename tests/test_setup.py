@@ -211,7 +211,7 @@ def test_a_model_of_1_7_billion_needs_27_gb_before_activations(tmp_path):
     assert again["reference"] == pytest.approx(parts["weights"])
     cfg.micro_batch_tokens //= 2
     halved = setup.memory_estimate(str(tmp_path), cfg, "cpu")[1]
-    assert halved["activations"] == pytest.approx(parts["activations"] / 2)
+    assert halved["activations"] < parts["activations"], "but for logits and copies of the weights"
 
 
 def test_a_gpu_that_is_too_small_is_refused_before_loading(tmp_path, monkeypatch):
@@ -228,13 +228,16 @@ def test_a_gpu_that_is_too_small_is_refused_before_loading(tmp_path, monkeypatch
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read on Linux")
 def test_half_the_micro_batch_takes_less_memory_and_the_run_says_how_much(tmp_path):
+    # at temperature 5 completions are long and wrong, and with tau = 0 each of them is trained on
+    options = "--algo avspo --tau 0 --fixed-tau --temperature 5 --max-new-tokens 64 --steps 1"
+    options += " --eval-questions 1 --no-diversity"
+
     def peak(tokens):
         out = subprocess.run(
-            [sys.executable, "train.py", "--algo", "grpo", "--steps", "1", "--eval-questions", "1",
-             "--prompts-per-step", "96", "--no-diversity", "--out", str(tmp_path / str(tokens)),
+            [sys.executable, "train.py", *options.split(), "--out", str(tmp_path / str(tokens)),
              "--micro-batch-tokens", str(tokens)],
             cwd=ROOT, check=True, capture_output=True, text=True,
         ).stdout  # fmt: skip
         return float(re.search(r"peak memory +([0-9.]+) GB", out)[1])
 
-    assert peak(8192) < 0.95 * peak(16384)
+    assert peak(8192) < 0.85 * peak(16384)
