@@ -22,6 +22,7 @@ from rephrase_server import Answer, Server, good
 import rephrase
 from data import DataError, Question
 from support.rephrase_checks import last_box, read_numbers, why_not
+from support.rephrase_file import ReplyFile
 
 ROOT = Path(__file__).resolve().parents[1]
 fcntl = pytest.importorskip("fcntl")
@@ -393,7 +394,7 @@ def test_interrupt_waits_for_what_is_paid_for(tmp_path):
 def test_two_calls_at_once_on_one_file_are_refused(tmp_path, capsys):
     with Server() as server:
         args = options(server, tmp_path)
-        held = rephrase.ReplyFile(tmp_path / "out.jsonl")
+        held = ReplyFile(tmp_path / "out.jsonl")
         try:
             assert rephrase.main(args) == 2
         finally:
@@ -424,7 +425,7 @@ def test_a_line_is_in_the_file_when_append_returns_and_synced_soon(tmp_path, mon
         await asyncio.sleep(0.5)
         assert len(synced) >= 1 and not file.dirty and file.syncing.done()
 
-    file = rephrase.ReplyFile(tmp_path / "out.jsonl")
+    file = ReplyFile(tmp_path / "out.jsonl")
     asyncio.run(write())
     file.close()
     assert [int(line["key"]) for line in lines_of(tmp_path)] == list(range(50))
