@@ -67,7 +67,7 @@ PRESETS: dict[str, dict] = {
         "about": (
             "SmolLM2-135M-Instruct on one-step sums and word problems, for a laptop's CPU. "
             "Completions of 48 tokens at most, no thinking, three worked examples before each "
-            "question. Thirty steps show the whole machine at work, not a better model. "
+            "question. Two groups of three collapse at the start, nearly all of them all wrong. "
             "Without a hub, name the model's folder with --model."
         ),
         "options": dict(

@@ -160,6 +160,8 @@ class Requests:
                 wait, why = _retry_after(error.response.headers), f"{error.status_code}"
             except openai.APIConnectionError as error:  # timeouts are among them
                 wait, why = None, one_line(error.__cause__ or error) or type(error).__name__
+            except RephraseError:  # not this API at all: asking again would change nothing
+                raise
             except (openai.OpenAIError, ValueError) as error:  # a reply that cannot be read
                 wait, why = None, one_line(error)
             finally:

@@ -302,7 +302,8 @@ def test_a_retry_after_of_an_hour_stops_the_run(tmp_path, capsys):
 
 def test_a_page_that_is_no_completion_names_the_address(tmp_path, capsys):
     with Server(lambda r, nth: Answer(body={"hello": 1})) as server:
-        assert rephrase.main(options(server, tmp_path)) == 2
+        assert rephrase.main(options(server, tmp_path, "--concurrency", "2")) == 2
+    assert len(server.requests) <= 2, "asked at once, not tried six times"
     check_one_line(capsys, "--base-url")
 
 
