@@ -9,13 +9,17 @@
 The virtual rewards enter two statistics and nothing else: they have no tokens and no place in the
 loss. They are used only if ACR > tau, and only in collapsed groups. Everything else is GRPO.
 
-What this does: an all-wrong group is pushed down and an all-right group is pushed up, as a whole.
-Every real sample of a rescued group gets the same advantage; no ranking is made inside it.
+What this does: an all-wrong group is pushed down and an all-right group is pushed up, on average
+over its samples. Every real sample of a rescued group gets the same advantage; no ranking is made
+inside it.
 With M = 8 its size is .3536, .4685, .5523, .6202, .6776, .7276, .7718, .8115 for K = 1 … 8, and
 r_anchor cancels: where wrong is 0, it scales all values of an all-wrong group alike (exactly so at
 eps = 0).
 
 What to know before using it:
+- To an all-wrong group it says 'not this', never 'what instead'. Where nearly all groups are all
+  wrong, that is most of the gradient, and it can unlearn what the model could do: see
+  `results/smollm2-cpu`, where GRPO learns and AVSPO ends at 0. `--rescue all_right` leaves it out.
 - The gate depends on how many groups make up a step. If a group collapses with probability a, it
   opens with probability P(Bin(P, a)/P > tau). With one group a step (the paper's stated setting)
   ACR is 0 or 1: the gate opens at every collapse and K = M always. With many groups and a < tau it

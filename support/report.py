@@ -13,6 +13,7 @@ import avspo
 import grpo
 from acr import advantage_collapse_rate, collapsed
 from evaluate import paired_difference
+from reward import last_report
 from rollout import token_logprobs
 from support.options import Config, OptionError
 from support.policy import Policy
@@ -108,6 +109,12 @@ def after_first_step(cfg: Config, policy: Policy, acr: float, seconds: float) ->
         lines.append(
             f"ACR {acr:.2f} in the first step: with {groups} groups and tau = {cfg.tau:g} "
             f"the gate opens in about {100 * share:.0f} % of steps"
+        )
+    seen = last_report()
+    if seen["no_box"] > seen["scored"] / 2:
+        lines.append(
+            f"{seen['no_box']} of {seen['scored']} completions have no box and earn nothing; "
+            "--examples or a larger --max-new-tokens may help (see samples.jsonl)"
         )
     return "\n".join(lines)
 
