@@ -24,7 +24,8 @@ MARKERS = "osD^vP*"
 def _pyplot():
     import matplotlib
 
-    matplotlib.use("Agg")
+    if "matplotlib.pyplot" not in sys.modules:  # not in a notebook, which has chosen its own
+        matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     return plt

@@ -233,3 +233,15 @@ def test_a_run_killed_with_9_ends_as_if_nothing_had_happened(tmp_path, algo):
     process.wait()
     subprocess.run(command(algo, killed, "--resume"), check=True, stdout=subprocess.DEVNULL)
     assert outcome(killed) == outcome(whole)
+
+
+def test_drawing_a_run_leaves_a_notebooks_way_of_showing_figures_alone(tmp_path):
+    code = (
+        "import matplotlib; matplotlib.use('svg'); import matplotlib.pyplot as plt\n"
+        "from support.figures import plot_poster\n"
+        "from pathlib import Path\n"
+        f"plot_poster(Path('results/tiny'), Path({str(tmp_path / 'poster.png')!r}))\n"
+        "assert matplotlib.get_backend() == 'svg' and not plt.get_fignums()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    assert (tmp_path / "poster.png").stat().st_size > 10_000
