@@ -12,10 +12,10 @@ is a task that is too hard, or a verifier that is broken; `acr_all_right` = 1 is
 
 Choices. The paper calls a group collapsed when its standard deviation is below 1e-6; here the test
 is max - min <= 1e-6. That says the same without rounding: six rewards of 0.15 have a float32
-standard deviation near 1.5e-8 and, over a tiny epsilon, phantom advantages; six of 20.3 have one of
-1.9e-6, and the paper's test does not see that they are equal. Samples without a verdict are NaN and
-are not looked at; a group with fewer than two verdicts is in neither part of the fraction and is
-counted as `unscorable`.
+standard deviation near 1.5e-8, of which GRPO's (r - mean)/(std + eps) with a tiny eps makes
+advantages; six of 20.3 have one of 1.9e-6, and the paper's test does not see that they are equal.
+Samples without a verdict are NaN and are not looked at; a group with fewer than two verdicts is in
+neither part of the fraction and is counted as `unscorable`.
 
 Shapes: _P questions (groups) · _M samples of a group.
 """

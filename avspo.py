@@ -11,23 +11,23 @@ loss. They are used only if ACR > tau, and only in collapsed groups. Everything 
 
 What this does: an all-wrong group is pushed down and an all-right group is pushed up, on average
 over its samples. Every real sample of a rescued group gets the same advantage; no ranking is made
-inside it.
-With M = 8 its size is .3536, .4685, .5523, .6202, .6776, .7276, .7718, .8115 for K = 1 … 8, and
-r_anchor cancels: where wrong is 0, it scales all values of an all-wrong group alike (exactly so at
-eps = 0).
+inside it. With M = 8 its size is .3536, .4685, .5523, .6202, .6776, .7276, .7718, .8115 for
+K = 1 … 8, and r_anchor cancels: where wrong is 0, it scales all values of an all-wrong group alike
+(exactly so at eps = 0).
 
 What to know before using it:
 - To an all-wrong group it says 'not this', never 'what instead'. Where nearly all groups are all
   wrong, that is most of the gradient, and it can unlearn what the model could do: see
   `results/smollm2-cpu`, where GRPO learns and AVSPO ends at 0. `--rescue all_right` leaves it out.
 - The gate depends on how many groups make up a step. If a group collapses with probability a, it
-  opens with probability P(Bin(P, a)/P > tau). With one group a step (the paper's stated setting)
+  opens with probability Pr(Bin(P, a)/P > tau). With one group a step (the paper's stated setting)
   ACR is 0 or 1: the gate opens at every collapse and K = M always. With many groups and a < tau it
   hardly ever opens: a = .4 and tau = .5 give .40 of steps for P = 1, .14 for 16, .01 for 128. See
   `gate_open_probability`; `--acr-window` measures ACR over the last groups instead of one step's.
 - R_t - R_{t-1} compares different questions: its sign is mostly noise. In 500 steps at eta = .01
-  tau walks a few hundredths around its start with 32 groups a step, a tenth or two with one. The
-  convergence that the paper claims does not follow from eq. 10.
+  tau walks a few hundredths around its start with 32 groups a step (up to a tenth where ACR is far
+  from it), a tenth or two with one. The convergence that the paper claims does not follow from
+  eq. 10.
 
 Where the paper is silent: std is 1/M, eps = 1e-4 as in `grpo`; the update of tau comes after the
 policy's and the first step changes nothing. Samples without a verdict are NaN: M counts scored

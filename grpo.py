@@ -8,11 +8,13 @@
     objective = mean over groups of 1/M sum_i 1/|o_i| sum_t
                 [ min(rho_t A_i, clip(rho_t, 1 - lo, 1 + hi) A_i) - beta k3_t ]
 
-and the loss is minus that. Four answers in advance:
+and the loss is minus that. q is the question, o_i the i-th of its M sampled completions, |o_i| its
+length and o_t its t-th token; pi is the policy, pi_old the policy that sampled, pi_ref a fixed one;
+lo and hi are the clip range, .2 both. Four answers in advance:
 
-- With one update per rollout the ratio is exactly 1 and the advantages of a group sum to 0, so
-  under `sequence` the *value* of the loss is near 0 (not so where tokens are averaged instead of
-  samples, or where AVSPO moves whole groups). Its gradient is not: look at grad_norm.
+- With one update per rollout the ratio is exactly 1 and the advantages of a group sum to 0, so the
+  *value* of this loss is near 0 (not so where tokens are averaged instead of samples, or where
+  AVSPO moves whole groups). Its gradient is not: look at grad_norm.
 - A is a constant and rho carries the gradient: at rho = 1 it is A * grad log pi, plain REINFORCE.
 - `min` keeps the gradient of a bad sample (A < 0) whose probability grew: it is the large ratio
   that is punished. Only a good sample that grew, or a bad one that shrank, is cut off.

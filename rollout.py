@@ -1,6 +1,6 @@
 """Sample completions with Hugging Face `generate`, and score tokens under a policy.
 
-Three things go wrong here in most small trainers, and each has its line below:
+Three things have gone wrong here in public trainers, and each has its line below:
 
 - The distribution sampled from is not the one that is scored. `generate` takes filters (top-k,
   repetition penalty, …) from the model's folder where they are left unset. Here the folder's
