@@ -225,16 +225,17 @@ class Progress:
         }
 
     def restore(self, state: dict) -> None:
-        """Raises RunError where the checkpoint's state is not what `state` wrote."""
-        try:
-            self.step = state["step"]
-            self.threshold.tau = float(state["tau"])
-            self.threshold.last_reward = state["last_reward"]
-            self.skipped_in_a_row = int(state["skipped_in_a_row"])
-            self.recent_collapses.extend(state["recent_collapses"])
-            self.first_rates = list(state["first_rates"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"the checkpoint's state.json is damaged ({error!r})") from None
+        """Raises KeyError, TypeError or ValueError where it is not what `state` wrote."""
+        last = state["last_reward"]
+        numbers = [state["tau"], *([] if last is None else [last]), *state["first_rates"]]
+        if not all(math.isfinite(number) for number in numbers):
+            raise ValueError("a number is not finite")
+        self.step = state["step"]
+        self.threshold.tau, self.threshold.last_reward = state["tau"], last
+        self.skipped_in_a_row = int(state["skipped_in_a_row"])
+        self.recent_collapses.clear()
+        self.recent_collapses.extend(map(bool, state["recent_collapses"]))
+        self.first_rates = list(state["first_rates"])
 
 
 def read_acr(groups_PM: Tensor, progress: Progress, cfg: Config) -> float:
@@ -362,9 +363,9 @@ def train(
     frozen = load_policy(cfg.model, str(policy.model.device)) if wanted else None
     reference = frozen.model if cfg.kl_beta > 0 else None
     embedder = frozen if cfg.diversity else None
-    state = run.load_checkpoint(policy.model, optimizer) if cfg.resume else None
-    if state is not None:
-        progress.restore(state)
+    state = None
+    if cfg.resume:
+        state = run.load_checkpoint(policy.model, optimizer, progress.restore)
     run.cut_logs(progress.step if state is not None else -1)
     last = min(cfg.steps, cfg.stop_after or cfg.steps)
     monitor, rates = CollapseMonitor(), []
@@ -470,11 +471,12 @@ def main(argv: list[str] | None = None) -> int:
         run.prepare({"options": options, "device": device, "versions": report.versions()})
         run.mirror = writer and writer(str(run.path / "tensorboard"))
         progress, rates = train(cfg, run, policy, train_set, held_out)
-        plot_curves(run.path)
         if progress.step < cfg.steps:
+            plot_curves(run.path)
             print(f"stopped after step {progress.step} of {cfg.steps}; go on with --resume")
             return 0
         run.save_model(policy)
+        plot_curves(run.path)
         peak = setup.peak_memory(device)
         print(report.summary(run, progress.first_rates, rates, cfg.groups_per_step, peak))
         return 0
@@ -482,7 +484,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"train.py: error: {error}", file=sys.stderr)
         return 2
     except OSError as error:  # a full disk, a name too long
-        print(f"train.py: error: {error.strerror}: {error.filename}", file=sys.stderr)
+        place = error.filename or f"{run.path} (--resume goes on once that is mended)"
+        print(f"train.py: error: {error.strerror}: {str(place)[:80]}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("train.py: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)

@@ -304,6 +304,13 @@ def load_policy(name: str, device: str = "cpu") -> Policy:
     end_ids = sorted(i for i in end_ids if i is not None)
     if not end_ids:
         raise PolicyError(f"--model {name}: the tokenizer has no end token")
+    try:
+        prompt = encode_prompt(tokenizer, "What is 1 + 1?")
+    except Exception as error:  # a chat template is a program, and may be broken
+        reason = " ".join(str(error).split())[:200]
+        raise PolicyError(f"--model {name}: its chat template fails: {reason}") from None
+    if not prompt:
+        raise PolicyError(f"--model {name}: its chat template makes empty prompts")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
     return Policy(model.to(device).eval(), tokenizer, end_ids, pad_id)
 

@@ -187,6 +187,10 @@ class RunFolder:
             except (OSError, UnicodeDecodeError) as error:
                 raise RunError(f"{path}: cannot be read ({error})") from None
             whole = lines[:-1]  # what stands after the last newline was never finished
+            if name == "metrics.csv" and whole and whole[0] != ",".join(METRICS):
+                raise RunError(
+                    f"{path}: its first line is not that of a run; --overwrite starts anew"
+                )
             head, body = (whole[:1], whole[1:]) if name.endswith("csv") else ([], whole)
             kept = head + [line for line in body if self._step_of(name, line) <= step]
             write_atomically(path, "".join(line + "\n" for line in kept))
@@ -249,10 +253,11 @@ class RunFolder:
     def checkpoints(self) -> list[Path]:
         return sorted(p for p in (self.path / "checkpoint").glob("step-*") if p.suffix != ".tmp")
 
-    def load_checkpoint(self, model, optimizer) -> dict | None:
+    def load_checkpoint(self, model, optimizer, restore=lambda state: None) -> dict | None:
         """Restores the newest readable checkpoint; its state, or None where there is none yet.
 
-        A damaged one is passed over for the one before; raises RunError when none can be read.
+        restore: takes the state; raises ValueError, KeyError or TypeError where it is damaged. A
+        damaged checkpoint is passed over for the one before; raises RunError when none can be read.
         """
         from safetensors.torch import load_file
 
@@ -260,8 +265,9 @@ class RunFolder:
         for place in reversed(found):
             try:
                 state = json.loads((place / "state.json").read_text(encoding="utf-8"))
-                if not isinstance(state["step"], int):
-                    raise ValueError("its step is not a number")
+                if place.name != f"step-{state['step']:07d}":
+                    raise ValueError("its step is another")
+                restore(state)
                 weights = load_file(place / "weights.safetensors")
                 moments = load_file(place / "optimizer.safetensors")
                 parameters = dict(model.named_parameters())

@@ -90,17 +90,33 @@ def load_questions(cfg: Config) -> tuple[list[Question], list[Question]]:
 def short_enough(
     questions: list[Question], policy: Policy, cfg: Config, what: str
 ) -> list[Question]:
-    """Questions whose prompts, rephrasings included, keep the limit; says how many do not."""
+    """Questions whose prompts, rephrasings included, keep the limit; says how many do not.
 
-    def longest(q: Question) -> int:
-        texts = (q.question, *q.rephrasings[: cfg.phrasings - 1])
-        return max(len(policy.encode(text)) for text in texts)
+    Raises DataError when none does, and PolicyError for prompts that the model cannot take.
+    """
 
-    kept = [q for q in questions if longest(q) <= cfg.max_prompt_tokens]
+    def prompts(q: Question) -> list[list[int]]:
+        return [policy.encode(text) for text in (q.question, *q.rephrasings[: cfg.phrasings - 1])]
+
+    prompts_Q = list(map(prompts, questions))
+    longest_Q = [max(map(len, asked)) for asked in prompts_Q]
+    kept = [q for q, longest in zip(questions, longest_Q) if longest <= cfg.max_prompt_tokens]
     if len(kept) < len(questions):
         print(f"left out: {len(questions) - len(kept)} {what} questions over --max-prompt-tokens")
     if not kept:
         raise DataError(f"no {what} question is within --max-prompt-tokens")
+    rows = policy.model.get_input_embeddings().num_embeddings
+    if max(max(ids) for asked in prompts_Q for ids in asked) >= rows:
+        raise PolicyError(f"--model {cfg.model}: its tokenizer has ids that its {rows} rows lack")
+    config = policy.model.config
+    places = getattr(config, "max_position_embeddings", None) or math.inf
+    longest = max(n for n in longest_Q if n <= cfg.max_prompt_tokens)
+    if longest + cfg.max_new_tokens > places:
+        raise PolicyError(
+            f"--model {cfg.model} has {places} positions, and a prompt of {longest} tokens with "
+            f"--max-new-tokens {cfg.max_new_tokens} needs more; a smaller --max-prompt-tokens "
+            "leaves long questions out"
+        )
     return kept
 
 

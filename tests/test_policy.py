@@ -152,6 +152,42 @@ def test_attention_is_torchs_own_and_a_model_without_attention_trains_too(tiny, 
     assert train.main(options.split()) == 0
 
 
+SMALL = dict(vocab_size=600, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2)
+
+
+def options_of(folder, out):
+    return (f"--algo grpo --model {folder} --steps 1 --prompts-per-step 2 --group-size 2 "
+            f"--max-new-tokens 60 --eval-questions 2 --out {out}").split()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(n_positions=40), "has 40 positions, and a prompt of"),
+        (dict(vocab_size=20), "ids that its 20 rows lack"),
+    ],
+)
+def test_a_model_that_cannot_take_the_prompts_is_refused(
+    gpt2_folder, tmp_path, capsys, change, said
+):
+    import train
+
+    config = GPT2Config(**SMALL | change)
+    GPT2LMHeadModel(config).save_pretrained(gpt2_folder)
+    capsys.readouterr()
+    assert train.main(options_of(gpt2_folder, tmp_path / "run")) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1, err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("template", ["{% for", "{{ raise_exception('no') }}", "{# nothing #}"])
+def test_a_chat_template_that_fails_is_refused(gpt2_folder, template):
+    (gpt2_folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(PolicyError, match="its chat template (fails|makes empty)"):
+        load_policy(str(gpt2_folder))
+
+
 def test_weights_in_other_formats_are_not_read(tmp_path):
     shutil.copytree(TINY, tmp_path / "m")
     (tmp_path / "m/model.safetensors").unlink()

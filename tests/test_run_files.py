@@ -106,15 +106,16 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
 
 def test_logs_are_cut_back_to_the_checkpoint_and_a_half_line_goes(tmp_path):
     run = RunFolder(tmp_path)
-    (tmp_path / "metrics.csv").write_text("step,reward\n1,0.5\n2,0.5\n3,0.5\n4,0.")
+    head = ",".join(run_files.METRICS)
+    (tmp_path / "metrics.csv").write_text(f"{head}\n1,0.5\n2,0.5\n3,0.5\n4,0.")
     (tmp_path / "samples.jsonl").write_text('{"step": 2}\n{"step": 3}\n{"ste')
     (tmp_path / "eval.csv").write_text("step,que")
     run.cut_logs(2)
-    assert (tmp_path / "metrics.csv").read_text() == "step,reward\n1,0.5\n2,0.5\n"
+    assert (tmp_path / "metrics.csv").read_text() == f"{head}\n1,0.5\n2,0.5\n"
     assert (tmp_path / "samples.jsonl").read_text() == '{"step": 2}\n'
     assert (tmp_path / "eval.csv").read_text() == ""
     run.cut_logs(-1)
-    assert (tmp_path / "metrics.csv").read_text() == "step,reward\n"
+    assert (tmp_path / "metrics.csv").read_text() == f"{head}\n"
 
 
 def test_numbers_that_do_not_apply_are_empty_in_a_csv(tmp_path):

@@ -411,10 +411,26 @@ def test_resume_without_the_options_of_the_run_is_refused(refused, tmp_path):
     assert "no config.json" in refused("--algo", "avspo", *SMALL, "--out", tmp_path, "--resume")
 
 
+STATE = {"step": 2, "tau": 0.5, "last_reward": 0.5, "skipped_in_a_row": 0,
+         "recent_collapses": [], "first_rates": [0.5]}  # fmt: skip
+
+
+def test_a_checkpoint_whose_state_is_damaged_is_passed_over_for_the_one_before(tmp_path, capsys):
+    rows = run(tmp_path, "--algo", "avspo")
+    state = tmp_path / "checkpoint/step-0000004/state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"tau": "high"}))
+    again = run(tmp_path, "--algo", "avspo", "--resume")
+    assert "trying the one before" in capsys.readouterr().out
+    assert [row["acr"] for row in again] == [row["acr"] for row in rows]
+
+
 @pytest.mark.parametrize(
     "name, content",
-    [("metrics.csv", b"\xff\xfe\n"), ("eval.csv", b"\xff"), ("state.json", b"[]"),
-     ("state.json", b'{"step": 2}'), ("state.json", b'{"step": "x"}')],
+    [("metrics.csv", b"\xff\xfe\n"), ("metrics.csv", b"step,reward\n1,0\n"), ("eval.csv", b"\xff"),
+     ("state.json", b"[]"), ("state.json", b'{"step": 2}'), ("state.json", b'{"step": "x"}'),
+     *(("state.json", json.dumps(STATE | damage).encode()) for damage in (
+         {"step": -7}, {"step": 99}, {"tau": "nan"}, {"tau": math.nan}, {"last_reward": "hi"},
+         {"first_rates": ["x"]}, {"recent_collapses": 3}))],
 )  # fmt: skip
 def test_resume_of_a_damaged_run_ends_in_one_line_or_goes_on(tmp_path, capsys, name, content):
     run(tmp_path, "--algo", "grpo", "--stop-after", 2)
