@@ -57,7 +57,7 @@ _TAGRPO_PAPER = dict(
 PRESETS: dict[str, dict] = {
     "tiny": {
         "about": (
-            "The embedded model on the embedded task, offline, on a CPU: one to four minutes. "
+            "The embedded model on the embedded task, offline, on a CPU, in minutes. "
             "Completions of 16 tokens at most, no thinking. Two groups of three collapse at the "
             "start; held-out accuracy rises by about ten points with grpo and avspo."
         ),
