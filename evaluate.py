@@ -425,7 +425,7 @@ def run_compare(cfg: argparse.Namespace) -> None:
     if all((folder / "metrics.csv").is_file() for folder in folders):
         read = [logs.read_run(folder) for folder in folders]
         for log in read:
-            for key in ("reward", "acr"):
+            for key in [k for k in ("reward", "acr") if k in log.columns]:
                 first, last, n = figures.ends(log.columns[key])
                 print(f"{log.name}: {key} {first:.3f} -> {last:.3f} (first and last {n} steps)")
         print(f"figure: {figures.plot_training(read, Path(cfg.figure))}")
@@ -476,8 +476,11 @@ def run_compare(cfg: argparse.Namespace) -> None:
 
 def _settings(record: Path) -> dict:
     try:
-        return json.loads(record.read_text(encoding="utf-8"))["settings"]
-    except (OSError, ValueError, KeyError):
+        settings = json.loads(record.read_text(encoding="utf-8"))["settings"]
+        if not isinstance(settings, dict):
+            raise TypeError
+        return settings
+    except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"{record}: is damaged") from None
 
 
@@ -719,7 +722,7 @@ def main(argv: list[str] | None = None) -> int:
         cfg = parse_options(sys.argv[1:] if argv is None else list(argv))
         COMMANDS[cfg.command](cfg)
         return 0
-    except (OptionError, PolicyError, DataError) as error:
+    except (OptionError, PolicyError, DataError, figures.RunError) as error:
         print(f"evaluate.py: error: {error}", file=sys.stderr)
         return 2
     except OSError as error:  # a full disk, a folder that is not ours

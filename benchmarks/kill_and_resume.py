@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from support.options import ALGORITHMS, OneLineParser, OptionError  # noqa: E402
 from support.run_files import TIMING  # noqa: E402
 
 OPTIONS = (
@@ -61,18 +62,35 @@ def kill_once(algo: str, out: Path, after: float) -> str:
     return f"at step {max(steps, 0)}, checkpoints {', '.join(saved) or 'none'}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--algo", action="append", required=True)
+def main(argv: list[str] | None = None) -> int:
+    """0 when all runs ended alike, 1 when not, 2 with one line for what the user can mend."""
+    parser = OneLineParser(
+        prog="kill_and_resume.py", description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument("--algo", action="append", required=True, choices=ALGORITHMS)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    try:
+        options = parser.parse_args(argv)
+        if options.kills < 1:
+            raise OptionError(f"--kills {options.kills}: must be 1 or more")
+        return kill_all(options)
+    except OptionError as error:
+        print(f"kill_and_resume.py: error: {error}", file=sys.stderr)
+        return 2
+
+
+def kill_all(options: argparse.Namespace) -> int:
+    """1 if some run ended otherwise. Raises OptionError when the run left alone fails."""
     rng, failures = random.Random(options.seed), 0
     for algo in options.algo:
         with tempfile.TemporaryDirectory() as place:
             whole = Path(place) / "whole"
             started = time.perf_counter()
-            subprocess.run(command(algo, whole), check=True, stdout=subprocess.DEVNULL)
+            alone = subprocess.run(command(algo, whole), capture_output=True, text=True)
+            if alone.returncode:
+                said = alone.stderr.strip().rpartition("\n")[2]
+                raise OptionError(f"{algo}: the run left alone failed ({said[-200:]})")
             length = time.perf_counter() - started
             expected = outcome(whole)
             print(f"{algo}: the run left alone took {length:.1f} s", flush=True)

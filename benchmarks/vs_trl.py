@@ -32,6 +32,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from support.options import OneLineParser, OptionError, flag_of  # noqa: E402
+
 SAMPLING = {
     "no-sharing": {"share_prompts": False},
     "no-dropping": {"segment": None},
@@ -264,6 +266,9 @@ def measure(side: str, number: int, options) -> dict:
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
             return json.loads(line.removeprefix("RESULT "))
+    if done.returncode == 2:  # what the user can mend is the last line
+        said = done.stderr.strip().rpartition("\n")[2].removeprefix("vs_trl.py: error: ")
+        raise OptionError(f"{side}: {said[-300:]}")
     raise SystemExit(f"vs_trl.py: {side} failed:\n{done.stderr[-3000:]}")
 
 
@@ -298,8 +303,26 @@ def table(found: dict[str, list[dict]], rows_a_step: int) -> None:
               f"{took / medians['here']:.4%} of the step")  # fmt: skip
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+def main(argv: list[str] | None = None) -> int:
+    """0; 2 with one line on stderr for what the user can mend."""
+    from support.policy import PolicyError
+
+    try:
+        options = parse_options(argv)
+        child(options) if options.side else measure_all(options)
+        return 0
+    except (OptionError, PolicyError) as error:
+        print(f"vs_trl.py: error: {error}", file=sys.stderr)
+        return 2
+
+
+def parse_options(argv: list[str] | None) -> argparse.Namespace:
+    """The checked options, `sides` as a list. Raises OptionError or PolicyError."""
+    from support.policy import check_model_name
+
+    parser = OneLineParser(
+        prog="vs_trl.py", description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
     parser.add_argument("--model", default="tiny", help="a folder, or tiny")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3, help="counted steps a round")
@@ -310,21 +333,35 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sides", default="trl,trl-bf16,here,all-rows", help="or: own, all")
     parser.add_argument("--side", help=argparse.SUPPRESS)  # set in the children
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     tiny = options.model == "tiny"
-    options.prompts = options.prompts or (32 if tiny else 8)
-    options.tokens = options.tokens or (16 if tiny else 64)
-    options.micro_batch_tokens = options.micro_batch_tokens or (16384 if tiny else 4096)
-    if options.side:
-        child(options)
-        return 0
+    usual = {"prompts": (8, 32), "tokens": (64, 16), "micro_batch_tokens": (4096, 16384)}
+    for name, values in usual.items():
+        if getattr(options, name) is None:
+            setattr(options, name, values[tiny])
+    limits = {"rounds": 1, "steps": 1, "group": 2, "seed": 0} | dict.fromkeys(usual, 1)
+    for name, low in limits.items():
+        value = getattr(options, name)
+        if value < low or (value > 10**6 and name != "seed"):
+            raise OptionError(f"{flag_of(name)} {value}: must be {low} to 1000000")
+    check_model_name(options.model)
     groups = {"own": list(OWN), "all": [*TRL, *OWN]}
     sides = groups.get(options.sides) or options.sides.split(",")
     if unknown := [side for side in sides if side not in TRL + OWN]:
-        parser.error(f"no such side: {', '.join(unknown)}; there are {', '.join(TRL + OWN)}")
+        raise OptionError(f"--sides {','.join(unknown)}: no such; there are {', '.join(TRL + OWN)}")
     if find_spec("trl") is None and set(sides) & set(TRL):
-        print("trl is not installed (pip install trl): only this project is measured")
+        if set(sides) - set(TRL):
+            print("trl is not installed (pip install trl): only this project is measured")
         sides = [side for side in sides if side not in TRL]
+    if not sides:
+        raise OptionError("--sides: nothing can be measured without trl; pip install trl")
+    options.sides = sides
+    return options
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """Every side in every round, then the table."""
+    sides = options.sides
     print(f"{options.model}: {options.prompts} questions x {options.group} samples, at most "
           f"{options.tokens} tokens; {options.steps} steps, {options.rounds} rounds; "
           f"{platform.machine()}, {os.cpu_count()} cores")  # fmt: skip
@@ -338,7 +375,6 @@ def main() -> int:
                 f"round {number}  {side:13}{mean:8.2f} s a step, {last['peak']:.2f} GB", flush=True
             )
     table(found, options.prompts * options.group)
-    return 0
 
 
 if __name__ == "__main__":

@@ -46,15 +46,19 @@ def check(name: str, answer: Callable) -> None:
 
 def verdict(name: str, answer: Callable) -> str | None:
     """None for a right answer, else a sentence that says what is wrong."""
-    if name not in CHECKERS:
-        return f"there is no exercise {name!r}; there are {', '.join(CHECKERS)}"
+    if not isinstance(name, str) or name not in CHECKERS:
+        shown = repr(name[:40]) if isinstance(name, str) else _a(name)
+        return f"there is no exercise {shown}; there are {', '.join(CHECKERS)}"
     if not callable(answer):
         return f"give check the function itself, not {_a(answer)}: check({name!r}, {name})"
     try:
-        return CHECKERS[name](Answer(answer))
+        with torch.enable_grad():  # and at the end the mode that was, whatever the answer did
+            return CHECKERS[name](Answer(answer))
     except Wrong as wrong:
         return str(wrong)
-    except Exception as error:  # nothing that a learner writes may end in a traceback
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # nothing that a learner writes may end in a traceback
         return f"your result cannot be used: {_one_line(error)}"
 
 
@@ -74,12 +78,15 @@ class Answer:
     def __call__(self, *inputs):
         before = _snapshot(inputs)
         try:
-            result = self.function(*inputs)
+            with torch.enable_grad():  # even where the call before switched gradients off
+                result = self.function(*inputs)
         except NotImplementedError as error:
             if str(error):
                 raise Wrong(f"your function stopped with {_one_line(error)}") from None
             raise Wrong("nothing is written yet: the function in the cell above is empty") from None
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit too would end the notebook
             raise Wrong(f"your function stopped with {_one_line(error)}") from None
         if not _same(before, _snapshot(inputs)):
             raise Wrong("your function changes its input, which the caller still needs")
@@ -158,7 +165,7 @@ def _a(value) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__
 

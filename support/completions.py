@@ -17,6 +17,8 @@ from data import Question
 from support.options import OptionError, flag_of
 from support.run_files import write_atomically
 
+LISTS = ("completions", "rewards", "lenient", "boxed", "lengths", "truncated")  # of each line
+
 
 class CompletionFile:
     """Raises OptionError when the place holds completions of other settings, or cannot be used.
@@ -63,7 +65,9 @@ class CompletionFile:
             return
         try:
             before = json.loads(self.record.read_text(encoding="utf-8"))["settings"]
-        except (OSError, ValueError, KeyError):
+            if not isinstance(before, dict):
+                raise TypeError
+        except (OSError, ValueError, KeyError, TypeError):
             raise OptionError(
                 f"{self.path}: there is no {self.record.name} that says how it was made; "
                 "--overwrite starts again"
@@ -83,9 +87,12 @@ class CompletionFile:
         done = len(whole) if len(whole) == count else len(whole) // self.per_batch * self.per_batch
         try:
             self.lines = [json.loads(line) for line in whole[:done]]
-        except ValueError:
+            if not all(isinstance(line[key], list) for line in self.lines for key in LISTS):
+                raise TypeError
+            text = "".join(line.decode() + "\n" for line in whole[:done])
+        except (ValueError, KeyError, TypeError):
             raise OptionError(f"{self.path}: is damaged; --overwrite starts again") from None
-        write_atomically(self.path, "".join(line.decode() + "\n" for line in whole[:done]))
+        write_atomically(self.path, text)
 
     def start(self, fingerprint: str) -> None:
         """Writes the settings, once the model is loaded. Raises OptionError if its weights are not

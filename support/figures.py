@@ -6,19 +6,20 @@ safe for the colour-blind, and lines differ in style too.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.logs import CollapseLog
+from data import DataError
+from support.logs import CollapseLog, read_metrics, read_options
+from support.options import OneLineParser, OptionError
 from support.run_files import RunError, read_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*"
+KINDS = ("png", "pdf", "svg", "jpg", "jpeg", "webp", "tif", "tiff", "eps")  # of pictures
 
 
 def _pyplot():
@@ -32,13 +33,27 @@ def _pyplot():
 
 
 def _save(figure, path: Path, rect=(0, 0, 1, 1)) -> Path:
-    """Written beside its place and renamed: a figure is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".tmp")
-    figure.tight_layout(rect=rect)
-    figure.savefig(beside, dpi=120, format=path.suffix[1:] or "png")
-    _pyplot().close(figure)
-    os.replace(beside, path)
+    """Written beside its place and renamed: a figure is whole or not there. Raises RunError."""
+    place = Path(os.path.realpath(path))  # a link stays, what it leads to is written
+    beside = place.with_name(place.name + ".tmp")
+    kind = path.suffix[1:].lower() or "png"
+    try:
+        if kind not in KINDS:
+            raise RunError(f"{path}: no kind of picture; the name may end in .{', .'.join(KINDS)}")
+        if place.exists() and not place.is_file():  # renaming would replace even a device
+            raise RunError(f"{path}: is not a file that can be replaced; name a new one")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        figure.tight_layout(rect=rect)
+        try:
+            figure.savefig(beside, dpi=120, format=kind)
+            os.replace(beside, place)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
+        _pyplot().close(figure)
     return path
 
 
@@ -145,7 +160,7 @@ def _draw_acr(panel, log: CollapseLog) -> None:
     columns, steps = log.columns, log.steps
     window = max(1, min(10, len(steps) // 10))
     marker = "o" if len(steps) == 1 else None
-    if any(v == v for v in columns.get("acr_all_wrong", [])):
+    if "acr_all_right" in columns and any(v == v for v in columns.get("acr_all_wrong", [])):
         wrong = smooth(columns["acr_all_wrong"], window)
         both = [w + r for w, r in zip(wrong, smooth(columns["acr_all_right"], window))]
         if len(steps) > 1:
@@ -178,7 +193,8 @@ def _draw_acr(panel, log: CollapseLog) -> None:
     panel.set_xlabel("step")
     panel.set_ylabel("share of groups")
     panel.grid(alpha=0.3)
-    panel.legend(fontsize=7)
+    if panel.get_legend_handles_labels()[0]:
+        panel.legend(fontsize=7)
 
 
 def _draw_groups(panel, log: CollapseLog):
@@ -282,11 +298,14 @@ def plot_curves(folder: str | Path) -> Path:
 
 def plot_poster(folder: Path, path: Path) -> Path:
     """ACR before and after each algorithm, from a folder of runs: mean and range over its seeds, a
-    panel an algorithm. Raises RunError where there is no run to draw."""
-    by_algo: dict[str, list[list[dict]]] = {}
+    panel an algorithm. Raises RunError where there is no run to draw, DataError where one is
+    damaged or has not begun."""
+    by_algo: dict[str, list[CollapseLog]] = {}
     for config in sorted(folder.glob("*/config.json")):
-        options = json.loads(config.read_text(encoding="utf-8"))["options"]
-        by_algo.setdefault(options["algo"], []).append(read_csv(config.parent / "metrics.csv"))
+        algo = read_options(config.parent).get("algo")
+        if not isinstance(algo, str) or not algo:
+            raise RunError(f"{config}: does not name an algorithm; repair it or move the run away")
+        by_algo.setdefault(algo, []).append(read_metrics(config.parent, ("acr", "acr_after"))[0])
     if not by_algo:
         raise RunError(f"{folder}: no runs (folders with config.json and metrics.csv) there")
     plt = _pyplot()
@@ -300,11 +319,11 @@ def plot_poster(folder: Path, path: Path) -> Path:
             ("acr", "#D55E00", "-", "acr: as plain GRPO would see it"),
             ("acr_after", "#0072B2", "--", "acr_after: once the algorithm is done"),
         ):
-            runs = [smooth([float(row[key]) for row in rows], 10) for rows in by_algo[name]]
+            runs = [smooth(log.columns[key], 10) for log in by_algo[name]]
             steps = range(1, min(map(len, runs)) + 1)
-            at_step = list(zip(*runs))
-            mean = [sum(values) / len(values) for values in at_step]
-            low, high = (list(map(of, at_step)) for of in (min, max))
+            at_step = [[v for v in values if v == v] for values in zip(*runs)]
+            mean = list(map(_mean, at_step))  # where no run has a value, a gap
+            low, high = ([of(values, default=math.nan) for values in at_step] for of in (min, max))
             panel.fill_between(steps, low, high, color=colour, alpha=0.25, linewidth=0)
             panel.plot(steps, mean, style, color=colour, label=label, linewidth=1.8)
             said.append(f"{key} {mean[min(9, len(mean) - 1)]:.2f} to {mean[-1]:.2f}")
@@ -321,13 +340,13 @@ def plot_poster(folder: Path, path: Path) -> Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m support.figures", description="the poster")
+    parser = OneLineParser(prog="python -m support.figures", description="the poster")
     parser.add_argument("folder", type=Path, help="a folder of runs")
     parser.add_argument("--out", type=Path, required=True, help="the picture")
-    options = parser.parse_args(argv)
     try:
+        options = parser.parse_args(argv)
         print(plot_poster(options.folder, options.out))
-    except RunError as error:
+    except (OptionError, RunError, DataError, OSError) as error:
         print(f"support.figures: error: {error}", file=sys.stderr)
         return 2
     return 0

@@ -17,6 +17,7 @@ import io
 import json
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def read_log(path: str, reward: str = "", group: str = "", step: str = "") -> Co
             raise DataError(f"{path}: a folder with neither metrics.csv nor trainer_state.json")
         place = states[-1]
     rows = _rows(place)
-    keys = {key for row in rows for key in row}
+    keys = {key for row in rows for key in row if key is not None}  # None: cells beyond the header
     if not (reward or group) and "frac_reward_zero_std" in keys:
         return _read_trl(str(place), rows)
     if place.name == "metrics.csv" and {"step", "acr"} <= keys:
@@ -69,14 +70,18 @@ def read_log(path: str, reward: str = "", group: str = "", step: str = "") -> Co
     return _read_samples(str(place), rows, keys, reward, group, step)
 
 
-def _rows(path: Path) -> list[dict]:
-    """Rows of a CSV, of JSON lines, or of a JSON file that holds a list or a `log_history`."""
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file or folder") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+
+
+def _rows(path: Path) -> list[dict]:
+    """Rows of a CSV, of JSON lines, or of a JSON file that holds a list or a `log_history`."""
+    text = _text(path)
     if path.suffix == ".csv":
         csv.field_size_limit(1 << 28)  # whole completions may stand in a field
         try:
@@ -107,33 +112,78 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def read_run(folder: Path) -> CollapseLog:
-    """A run of train.py."""
-    rows = [row for row in _rows(folder / "metrics.csv") if row.get("step")]
+def read_options(folder: Path) -> dict:
+    """The options in a run's config.json; empty where it does not tell them."""
+    try:
+        options = json.loads((folder / "config.json").read_text(encoding="utf-8"))["options"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return options if isinstance(options, dict) else {}
+
+
+def read_metrics(folder: Path, needed: Iterable[str] = ("acr",)) -> tuple[CollapseLog, list[dict]]:
+    """metrics.csv of a run: its columns, and the rows as they stand. Raises DataError."""
+    path = folder / "metrics.csv"
+    # what stands after the last newline is still being written, or was never finished
+    text = _text(path).rpartition("\n")[0]
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise DataError(f"{path}: not a CSV ({error})") from None
+    rows = [row for row in rows if row.get("step")]
     if not rows:
-        raise DataError(f"{folder}: its metrics.csv holds no step yet")
+        raise DataError(f"{path}: holds no step yet; try again when the run has done one")
+    for key in needed:
+        if key not in rows[0]:
+            raise DataError(f"{path}: has no column '{key}'; is it a run of train.py?")
+    for row in rows:
+        if not (row["step"].isascii() and row["step"].isdigit() and len(row["step"]) < 10):
+            raise DataError(f"{path}: a step '{row['step'][:20]}' is no number; cut that line out")
     log = CollapseLog(str(folder), "run of train.py", [int(r["step"]) for r in rows], {})
     for key in COLUMNS:
         if key in rows[0]:
             log.columns[key] = [_number(row[key]) for row in rows]
-    try:
-        options = json.loads((folder / "config.json").read_text(encoding="utf-8"))["options"]
-    except (OSError, ValueError, KeyError):
-        options = {}
-    counts = folder / "groups.jsonl"
-    if counts.is_file():
+    return log, rows
+
+
+def _group_rows(path: Path) -> list[dict]:
+    """The whole lines of groups.jsonl, none where there is no such file. Raises DataError."""
+    if not path.is_file():
+        return []
+    rows = []
+    for number, line in enumerate(_text(path).split("\n")[:-1], 1):  # the last is not finished
+        try:
+            row = json.loads(line)
+            lists = [row[key] for key in ("right", "scored", "tokens", "live")]
+            whole = all(type(v) is int and v >= 0 for v in [row["step"], *sum(lists, [])])
+            sizes = len(set(map(len, lists))) == 1
+            if not (whole and sizes and all(r <= s < 10**5 for r, s in zip(*lists[:2]))):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path}, line {number}: is damaged; remove this line") from None
+        rows.append(row)
+    return rows
+
+
+def read_run(folder: Path) -> CollapseLog:
+    """A run of train.py. Raises DataError."""
+    log, rows = read_metrics(folder)
+    options = read_options(folder)
+    if counted := _group_rows(folder / "groups.jsonl"):
         dead = {}
-        for row in _rows(counts):
-            log.groups[row["step"]] = list(zip(row["right"], row["scored"]))
+        for row in counted:
+            if row["right"]:
+                log.groups[row["step"]] = list(zip(row["right"], row["scored"]))
             live = sum(t for t, is_live in zip(row["tokens"], row["live"]) if is_live)
             dead[row["step"]] = 1 - live / max(1, sum(row["tokens"]))
         log.columns["dead_share"] = [dead.get(step, math.nan) for step in log.steps]
         log.dead_is = "tokens"
     else:
         log.missing.append("groups by number right (no groups.jsonl)")
-        algo = options.get("algo", "")
-        phrasings = options.get("num_rephrasings", 0) + 1 if "tagrpo" in algo else 1
-        size = options.get("prompts_per_step", 0) * options.get("group_size", 0) * phrasings
+        names = ("prompts_per_step", "group_size", "num_rephrasings")
+        numbers = [v if type(v := options.get(name)) is int else 0 for name in names]
+        phrasings = numbers[2] + 1 if "tagrpo" in str(options.get("algo")) else 1
+        size = max(0, numbers[0] * numbers[1] * phrasings)
         if size and not options.get("kl_beta") and "live_rows" in rows[0]:
             log.columns["dead_share"] = [1 - _number(r["live_rows"]) / size for r in rows]
             log.missing.append("tokens spent on dead groups: shares of samples are shown")

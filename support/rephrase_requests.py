@@ -251,6 +251,10 @@ def make_client(cfg: argparse.Namespace):
             text = "OPENAI_API_KEY is not set (for a local server any text will do)"
             raise RephraseError(text) from None
         raise RephraseError(one_line(error)) from None
+    except Exception as error:  # what class it has depends on the HTTP package that openai uses
+        url = cfg.base_url or os.environ.get("OPENAI_BASE_URL", "")
+        text = f"--base-url {one_line(url)[:80]}: is no address ({one_line(error)})"
+        raise RephraseError(text) from None
 
 
 def _may_pass(error) -> bool:

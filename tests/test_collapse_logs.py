@@ -176,3 +176,102 @@ def test_empty_columns_are_not_averaged_as_zero(tmp_path):
     text = (folder / "metrics.csv").read_text().replace(",0.5,", ",,", 1)
     (folder / "metrics.csv").write_text(text)
     assert math.isnan(read_log(str(folder)).columns["reward"][0])
+
+
+def damaged_run(folder, name, text):
+    """A run with group counts, one of whose files holds something else."""
+    make_run(folder, groups=True)
+    before = (folder / name).read_text()
+    (folder / name).write_text(text(before) if callable(text) else text)
+    return folder
+
+
+GROUPS = {"step": 1, "right": [1], "scored": [4], "tokens": [9], "live": [1]}
+
+
+@pytest.mark.parametrize("command", ["collapse", "compare"])
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("metrics.csv", "", "no step yet"),
+        ("metrics.csv", "step,acr,reward\n", "no step yet"),
+        ("metrics.csv", "step,acr,reward\nsoon,1,1\n", "'soon' is no number"),
+        ("metrics.csv", "step,acr,reward\n" + "9" * 5000 + ",1,1\n", "is no number"),
+        ("metrics.csv", "step,reward\n1,1\n", "'acr'"),
+        ("groups.jsonl", "{}\n", "line 1"),
+        ("groups.jsonl", "[]\n", "line 1"),
+        ("groups.jsonl", "5\n", "line 1"),
+        ("groups.jsonl", "{oops\n", "line 1"),
+        ("groups.jsonl", lambda whole: whole + whole[: len(whole) // 8] + "\n", "line 5"),
+        *(
+            ("groups.jsonl", json.dumps(GROUPS | change) + "\n", "line 1")
+            for change in (
+                {"tokens": [None]}, {"right": [5]}, {"right": ["1"]}, {"right": [-1]},
+                {"scored": None}, {"scored": []}, {"scored": 4}, {"step": "1"}, {"live": [0.5]},
+            )
+        ),
+        ("groups.jsonl", '{"step": 1, "right": [1], "tokens": [9], "live": [1]}\n', "line 1"),
+    ],
+)  # fmt: skip
+def test_a_damaged_run_is_one_line(tmp_path, capsys, command, name, text, said):
+    folder = str(damaged_run(tmp_path / "run", name, text))
+    where = ["--out", str(tmp_path)] if command == "collapse" else ["--figure", "none.png"]
+    logs = [folder] if command == "collapse" else [folder, folder]
+    assert main([command, *logs, *where]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("evaluate.py: error: ") and err.count("\n") == 1 and said in err
+    assert "run" in err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "5", '{"options": []}', '{"options": {"algo": 5, "group_size": "x"}}']
+)
+def test_a_run_whose_options_cannot_be_read_is_drawn_without_them(tmp_path, capsys, text):
+    folder = damaged_run(tmp_path / "run", "config.json", text)
+    (folder / "groups.jsonl").unlink()
+    assert main(["collapse", str(folder), "--out", str(tmp_path)]) == 0
+    assert "cannot tell: tokens spent on dead groups" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["groups.jsonl", "metrics.csv"])
+def test_a_last_line_that_is_still_being_written_is_left_out(tmp_path, name):
+    whole = read_log(str(make_run(tmp_path / "whole", groups=True)))
+    half = damaged_run(tmp_path / "half", name, lambda text: text + text.splitlines()[-1][:-1])
+    log = read_log(str(half))
+    assert (log.steps, log.columns, log.groups) == (whole.steps, whole.columns, whole.groups)
+
+
+def test_a_run_with_only_half_a_line_of_groups_has_none_yet(tmp_path, capsys):
+    folder = damaged_run(tmp_path / "run", "groups.jsonl", '{"step": 1, "ri')
+    assert main(["collapse", str(folder), "--out", str(tmp_path)]) == 0
+    assert "cannot tell: groups by number right" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["step,acr", "step,acr,acr_all_wrong", "step,acr,reward"])
+def test_a_run_is_drawn_from_the_columns_that_are_there(tmp_path, columns):
+    text = f"{columns}\n1,,\n"
+    folder = str(damaged_run(tmp_path / "run", "metrics.csv", text))
+    assert main(["collapse", folder, "--out", str(tmp_path)]) == 0
+    assert main(["compare", folder, folder, "--figure", str(tmp_path / "a.png")]) == 0
+
+
+def test_cells_beyond_the_header_do_not_hide_what_is_wrong(tmp_path):
+    (tmp_path / "x.csv").write_text("reward,b\n1,2,3\n")
+    with pytest.raises(DataError, match="no column of groups"):
+        read_log(str(tmp_path / "x.csv"))
+
+
+def test_a_figure_of_an_unknown_kind_is_one_line(tmp_path, capsys):
+    folder = str(make_run(tmp_path / "run"))
+    assert main(["compare", folder, folder, "--figure", str(tmp_path / "a.xyz")]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("evaluate.py: error: ") and err.count("\n") == 1 and "a.xyz" in err
+
+
+@pytest.mark.parametrize("record", ["[]", "5", "{}", '{"settings": 5}', '{"settings": []}'])
+def test_compare_of_evaluations_with_a_damaged_record_is_one_line(tmp_path, capsys, record):
+    (tmp_path / "a.jsonl").write_text('{"question": "1 + 1", "rewards": [1]}\n')
+    (tmp_path / "a.json").write_text(record)
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "a.json" in err

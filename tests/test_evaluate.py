@@ -1,8 +1,10 @@
 """pass@k, intervals, diversity, evaluating a policy, and the command line."""
 
 import csv
+import importlib
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -497,3 +499,118 @@ def test_the_poster_draws_every_algorithm_of_a_folder_of_runs(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert figures.main([str(tmp_path / "empty"), "--out", str(tmp_path / "none.png")]) == 2
     assert "no runs" in capsys.readouterr().err and not (tmp_path / "none.png").exists()
+
+
+RUN = {"config.json": '{"options": {"algo": "grpo"}}', "metrics.csv": "step,acr,acr_after\n1,1,0\n"}
+
+
+def poster_of(tmp_path, out, **files):
+    """Exit status of the poster's command on a folder with one run, some of its files changed."""
+    from support import figures
+
+    run = tmp_path / "runs" / "grpo-seed0"
+    run.mkdir(parents=True)
+    for name, text in (RUN | files).items():
+        (run / name).write_text(text)
+    return figures.main([str(run.parent), "--out", str(out)])
+
+
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("metrics.csv", "", "no step yet"),
+        ("metrics.csv", "step,acr,acr_after\n", "no step yet"),
+        ("metrics.csv", "step,acr\n1,1\n", "'acr_after'"),
+        ("metrics.csv", "step,acr,acr_after\nsoon,1,1\n", "'soon' is no number"),
+        ("config.json", "{", "algorithm"),
+        ("config.json", "{}", "algorithm"),
+        ("config.json", "[]", "algorithm"),
+        ("config.json", '{"options": []}', "algorithm"),
+        ("config.json", '{"options": {"algo": 5}}', "algorithm"),
+    ],
+)
+def test_a_poster_of_a_damaged_run_is_one_line(tmp_path, capsys, name, text, said):
+    assert poster_of(tmp_path, tmp_path / "poster.png", **{name: text}) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("support.figures: error: ") and err.count("\n") == 1 and said in err
+
+
+@pytest.mark.parametrize("row", ["2,,0", "2", "2,nan,0", "2,1,0,7,7"])
+@pytest.mark.parametrize("before", ["1,1,0\n", ""])
+def test_an_empty_or_missing_cell_is_a_gap_in_the_poster(tmp_path, capsys, row, before):
+    text = f"step,acr,acr_after\n{before}{row}\n3,1,0\n4,0."  # the last line is being written
+    assert poster_of(tmp_path, tmp_path / "poster.png", **{"metrics.csv": text}) == 0
+    assert (tmp_path / "poster.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("out", ["x.xyz", "taken", "file/x.png", "pipe.png", "n" * 300 + ".png"])
+def test_a_figure_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path, capsys, out):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "file").write_text("mine")
+    os.mkfifo(tmp_path / "pipe.png")
+    assert poster_of(tmp_path, tmp_path / out) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("support.figures: error: ") and err.count("\n") == 1
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["file", "pipe.png", "runs", "taken"] and (tmp_path / "pipe.png").is_fifo()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_figure_written_through_a_link_leaves_the_link(tmp_path):
+    (tmp_path / "link.png").symlink_to(tmp_path / "new.png")
+    assert poster_of(tmp_path, tmp_path / "link.png") == 0
+    assert (tmp_path / "link.png").is_symlink() and (tmp_path / "new.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("record", ['{"settings": 5}', "[]", "5", "{}", "{", '{"settings": []}'])
+def test_a_damaged_record_of_completions_is_one_line(tmp_path, capsys, record):
+    (tmp_path / "a.samples.jsonl").write_text("")
+    (tmp_path / "a.samples.json").write_text(record)
+    words = ["--data", "arithmetic", "--samples", 8, "--out", tmp_path / "a.jsonl"]
+    assert run("select", *TINY, *words) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "--overwrite" in err
+
+
+@pytest.mark.parametrize("line", ["5", "[]", "{}", '{"rewards": [1]}', '"\\ud800', "\x00"])
+def test_damaged_completions_are_one_line_and_kept(tmp_path, capsys, line):
+    assert measure(tmp_path) == 0
+    path = tmp_path / "arithmetic.jsonl"
+    lines = path.read_text().split("\n")
+    path.write_text("\n".join([line, *lines[1:]]))
+    capsys.readouterr()
+    assert measure(tmp_path) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "is damaged" in err and path.read_text().startswith(line)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("kill_and_resume --algo nope", "nope"),
+        ("kill_and_resume", "--algo"),
+        ("kill_and_resume --algo grpo --kills 0", "--kills 0"),
+        ("kill_and_resume --algo grpo --kills -1", "--kills -1"),
+        ("vs_trl --rounds 0", "--rounds 0"),
+        ("vs_trl --steps 0", "--steps 0"),
+        ("vs_trl --prompts 0", "--prompts 0"),
+        ("vs_trl --group 1", "--group 1"),
+        ("vs_trl --tokens -1", "--tokens -1"),
+        ("vs_trl --tokens x", "--tokens"),
+        ("vs_trl --micro-batch-tokens 0", "--micro-batch-tokens 0"),
+        ("vs_trl --model /nope", "/nope"),
+        ("vs_trl --sides nope", "nope"),
+        ("vs_trl --sides trl", "pip install trl"),
+    ],
+)
+def test_a_benchmark_refuses_wrong_options_before_anything_starts(words, said, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    name, *words = words.split()
+    module = importlib.import_module(name)
+    for function in ("run", "Popen"):
+        monkeypatch.setattr(subprocess, function, lambda *_, **__: pytest.fail("a run was started"))
+    monkeypatch.setattr(module, "find_spec", lambda _: None, raising=False)  # as without trl
+    assert module.main(words) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.startswith(f"{name}.py: error: ") and err.count("\n") == 1
+    assert said in err

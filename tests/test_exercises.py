@@ -148,6 +148,51 @@ def test_clumsy_answer_gets_a_sentence(name):
     refuses(name, lambda *inputs: SOLUTIONS[name](*inputs) * float("nan"))
 
 
+class Own(BaseException):
+    """An error that is no Exception."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, SystemExit(3), GeneratorExit, Own("mine")])
+def test_an_answer_that_leaves_by_another_door_gets_a_sentence(error):
+    def leaves(*inputs):
+        raise error
+
+    kind = error if isinstance(error, type) else type(error)
+    assert kind.__name__ in refuses("k3", leaves)
+
+
+def test_an_answer_can_be_interrupted():
+    def waits(*inputs):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verdict("k3", waits)
+
+
+@pytest.mark.parametrize("name", [[], {}, None, 5, torch.zeros(3, 3), SOLUTIONS["k3"]])
+def test_what_is_no_name_is_refused_in_one_line(name, capsys):
+    check(name, crashes)
+    said = capsys.readouterr().out
+    assert said.startswith("not yet: there is no exercise ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_an_answer_that_switches_gradients_off_spoils_no_check(mode):
+    def spoils(*inputs):
+        result = SOLUTIONS["k3"](*inputs)
+        torch.set_grad_enabled(False)
+        return result
+
+    before = torch.is_grad_enabled()
+    torch.set_grad_enabled(mode)
+    try:
+        for answer in (spoils, SOLUTIONS["k3"]):
+            assert verdict("k3", answer) is None
+            assert torch.is_grad_enabled() is mode
+    finally:
+        torch.set_grad_enabled(before)
+
+
 @pytest.mark.parametrize("name", CHECKERS)
 def test_answer_that_changes_its_input_is_refused(name):
     touched = []

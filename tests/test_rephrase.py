@@ -490,6 +490,18 @@ def test_wrong_options_end_with_one_line_before_anything_is_asked(tmp_path, caps
     check_one_line(capsys, words)
 
 
+@pytest.mark.parametrize("by", ["option", "environment"])
+@pytest.mark.parametrize("url", ["http://[::1", "http://[::1]x/", "http://h:x/v1"])
+def test_an_address_that_is_none_ends_with_one_line(tmp_path, capsys, monkeypatch, url, by):
+    words = options(url, tmp_path)
+    if by == "environment":
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        where = words.index("--base-url")
+        del words[where : where + 2]
+    assert rephrase.main(words) == 2
+    check_one_line(capsys, url)
+
+
 def test_a_missing_key_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     assert rephrase.main(options("http://127.0.0.1:9/v1", tmp_path)) == 2
