@@ -151,6 +151,7 @@ def write(tmp_path, rows):
 
 def test_questions_over_the_prompt_limit_are_left_out_and_counted_never_cut(tiny, capsys):
     cfg = Config(algo="grpo", max_prompt_tokens=12)
+    cfg.check()
     questions = [Question("1", "What is 1 + 1?", "2"), Question("2", "What is 1 + 1? " * 9, "2")]
     assert setup.short_enough(questions, tiny, cfg, "training") == questions[:1]
     assert "left out: 1 training questions" in capsys.readouterr().out
@@ -230,7 +231,7 @@ def test_a_gpu_that_is_too_small_is_refused_before_loading(tmp_path, monkeypatch
 def test_half_the_micro_batch_takes_less_memory_and_the_run_says_how_much(tmp_path):
     # at temperature 5 completions are long and wrong, and with tau = 0 each of them is trained on
     options = "--algo avspo --tau 0 --fixed-tau --temperature 5 --max-new-tokens 64 --steps 1"
-    options += " --eval-questions 1 --no-diversity"
+    options += " --eval-questions 1 --no-diversity --prompts-per-step 64"
 
     def peak(tokens):
         out = subprocess.run(
@@ -240,4 +241,4 @@ def test_half_the_micro_batch_takes_less_memory_and_the_run_says_how_much(tmp_pa
         ).stdout  # fmt: skip
         return float(re.search(r"peak memory +([0-9.]+) GB", out)[1])
 
-    assert peak(8192) < 0.85 * peak(16384)
+    assert peak(16384) < 0.9 * peak(32768)
