@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from acr import collapse_report
-from data import DataError
+from data import DataError, read_text
 
 COLUMNS = "acr acr_all_wrong acr_all_right acr_group acr_after reward dead_share".split()
 # names under which other programs write these columns
@@ -54,6 +54,8 @@ def read_log(path: str, reward: str = "", group: str = "", step: str = "") -> Co
     Raises DataError, one line, for what cannot be read.
     """
     place = Path(path)
+    if not place.exists():
+        raise DataError(f"{path}: no such file or folder")
     if place.is_dir():
         if (place / "metrics.csv").is_file():
             return read_run(place)
@@ -70,18 +72,9 @@ def read_log(path: str, reward: str = "", group: str = "", step: str = "") -> Co
     return _read_samples(str(place), rows, keys, reward, group, step)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file or folder") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-
-
 def _rows(path: Path) -> list[dict]:
     """Rows of a CSV, of JSON lines, or of a JSON file that holds a list or a `log_history`."""
-    text = _text(path)
+    text = read_text(path)
     if path.suffix == ".csv":
         csv.field_size_limit(1 << 28)  # whole completions may stand in a field
         try:
@@ -125,7 +118,7 @@ def read_metrics(folder: Path, needed: Iterable[str] = ("acr",)) -> tuple[Collap
     """metrics.csv of a run: its columns, and the rows as they stand. Raises DataError."""
     path = folder / "metrics.csv"
     # what stands after the last newline is still being written, or was never finished
-    text = _text(path).rpartition("\n")[0]
+    text = read_text(path).rpartition("\n")[0]
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except csv.Error as error:
@@ -151,7 +144,7 @@ def _group_rows(path: Path) -> list[dict]:
     if not path.is_file():
         return []
     rows = []
-    for number, line in enumerate(_text(path).split("\n")[:-1], 1):  # the last is not finished
+    for number, line in enumerate(read_text(path).split("\n")[:-1], 1):  # the last is not finished
         try:
             row = json.loads(line)
             lists = [row[key] for key in ("right", "scored", "tokens", "live")]
